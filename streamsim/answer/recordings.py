@@ -103,8 +103,6 @@ def _groups(summary: RecordingSummary) -> Iterator[list[Row]]:
     """Yield the work; then for ``--all`` each card, calls, and what is not understood."""
     yield [_amount(amount) for amount in (*summary.work, *summary.pages)]
     yield from (list(_card(card)) for card in summary.cards)
-    by = f"by {counted(summary.threads, 'thread')} of {counted(summary.processes, 'process', 'es')}"
-    yield [("streams", str(summary.streams), f"issued {by}")]
     yield list(map(_calls, summary.calls))
     yield [(unread.what, f"{unread.count:,}", f"not understood: {unread.why}") for unread in summary.unread]
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamsim.errors import InputError
-from streamsim.recorded.call_names import QUERIES, kind_of_call, places
+from streamsim.recorded.call_names import QUERIES, kind_of_call, places, plain
 from streamsim.recorded.intervals import numbered
 from streamsim.recorded.recording import (
     ISSUES,
@@ -254,7 +254,9 @@ class RecordingBuilder:
         return tuple(RecordedStream(key[0], card, key[1], key[2], kinds.get(key, "unknown")) for key, card in found)
 
     def _set_kinds(self, calls: Columns, notes: Columns) -> None:
-        """Set the kinds of calls by their names, and those of ranges that are steps of the profiler."""
+        """Set the names of calls without versions, their kinds, and those of ranges that are steps of the profiler."""
+        names = list(self._names)
+        calls["name"] = mapped(calls["name"], lambda name: self.name(plain(names[name])))
         names = list(self._names)
         calls["kind"] = mapped(calls["name"], lambda name: kind_of_call(names[name])).astype(np.int8)
         are_steps = mapped(notes["name"], lambda name: names[name].startswith(STEP)) > 0

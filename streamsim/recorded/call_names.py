@@ -41,14 +41,13 @@ def plain(name: str) -> str:
 
 
 def kind_of_call(name: str) -> CallKind:
-    """Return the kind of a runtime or driver call, of any version; OTHER for a call of no other kind."""
-    bare = plain(name)
-    rest, found = _PREFIX.subn("", bare)
+    """Return the kind of a runtime or driver call, named without a version; OTHER for a call of no other kind."""
+    rest, found = _PREFIX.subn("", name)
     if not found:
         return CallKind.OTHER
     return next((kind for form, kind in _KINDS if form.match(rest)), CallKind.OTHER)
 
 
 def places(names: Iterable[str], wanted: frozenset[str]) -> list[int]:
-    """Return the indices of those of the ``names``, as profilers write them, that are ``wanted``."""
-    return [k for k, name in enumerate(names) if plain(name) in wanted]
+    """Return the indices of those of the ``names`` that are ``wanted``."""
+    return [k for k, name in enumerate(names) if name in wanted]

@@ -18,7 +18,6 @@ import numpy as np
 from streamsim.errors import InputError
 from streamsim.recorded.activities import ACTIVITIES, MANAGED, STREAM_KINDS, Activities, card_of
 from streamsim.recorded.builder import FAR, Columns, RecordingBuilder, mapped
-from streamsim.recorded.call_names import plain
 from streamsim.recorded.recording import NONE, Annotations, Recording
 from streamsim.text import one_line, shown
 
@@ -139,7 +138,7 @@ class _CaptureReader:
         for activity in filter(TABLES.__contains__, ACTIVITIES):
             block = self._joined(activity)
             if activity == "calls":
-                managed = [place for place, name in enumerate(self._names) if MANAGED_CALL in plain(name)]
+                managed = [place for place, name in enumerate(self._names) if MANAGED_CALL in name]
                 builder.count(UNIFIED, int(np.isin(block["name"], managed).sum()))
             activities.add(activity, self._owned(block))
         untraced = tuple(self._untraced(self._joined("untraced")))

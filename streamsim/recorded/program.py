@@ -32,7 +32,6 @@ from streamsim.program import (
     WaitEvent,
     WaitThread,
 )
-from streamsim.recorded.call_names import plain
 from streamsim.recorded.costs import FIRST_S, HostCosts, share_ns, unwritten_ns
 from streamsim.recorded.rates import Held, held_ns
 from streamsim.recorded.recording import (
@@ -394,7 +393,7 @@ class _Writer:
         self._call_of.append(call)
 
     def _called(self, i: int) -> str:
-        return plain(self._recording.names[int(self._calls.name[i])])
+        return self._recording.names[int(self._calls.name[i])]
 
     def _assume(self, what: str, why: str, count: int = 1) -> None:
         self._assumed[what, why] += count

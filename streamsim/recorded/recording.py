@@ -250,7 +250,7 @@ class Recording(Displayed, msgspec.Struct, frozen=True):
     """A program as a profiler recorded it.
 
     - ``format``: the kind of recording; ``tool``: the profiler's name and version.
-    - ``names``: the texts that rows refer to by index.
+    - ``names``: the texts that rows refer to by index. Names of calls have no version (``_v3020``).
     - ``processes``: pairs of a process's number and name.
     - ``threads``, ``streams``, ``cards``: those that rows refer to by index.
     - ``calls``: the host's calls; ``work``: the copies, kernels and memsets of the cards; ``annotations``: named spans.

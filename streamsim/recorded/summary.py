@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from streamsim.device import Device
 from streamsim.displayed import Displayed
-from streamsim.recorded.call_names import plain
 from streamsim.recorded.intervals import Covered, Intervals, before_in, gaps, latest_before, length, merged
 from streamsim.recorded.recording import (
     NONE,
@@ -107,7 +106,7 @@ class RecordedCardUse(msgspec.Struct, frozen=True):
 class RecordingSummary(Displayed, msgspec.Struct, frozen=True):
     """The contents of a recording.
 
-    - ``start_s``, ``end_s``: seconds since the recording's beginning; ``processes``, ``threads``, ``streams``: counts.
+    - ``start_s``, ``end_s``: seconds since the recording's beginning.
     - ``work``: amounts by kind. The last one may be a part of its kernels: those of fewer blocks than their card has
       multiprocessors. ``pages``: moves and faults of unified memory's pages. ``calls``: the host's calls by name.
     - ``cards``: the use of each card; ``unread``: parts that are left out or not understood.
@@ -117,9 +116,6 @@ class RecordingSummary(Displayed, msgspec.Struct, frozen=True):
     tool: str
     start_s: float
     end_s: float
-    processes: int
-    threads: int
-    streams: int
     work: tuple[RecordedAmount, ...]
     pages: tuple[RecordedAmount, ...]
     cards: tuple[RecordedCardUse, ...]
@@ -135,15 +131,11 @@ class RecordingSummary(Displayed, msgspec.Struct, frozen=True):
 def summarise(recording: Recording) -> RecordingSummary:
     """Return the contents of a recording, or of a part of one, with each card's busy and idle time."""
     work, pages = recording.work, recording.pages
-    threads = [recording.threads[thread] for thread in np.unique(recording.calls.thread).tolist()]
     return RecordingSummary(
         recording.format,
         recording.tool,
         recording.start_ns / NS_PER_S,
         recording.end_ns / NS_PER_S,
-        len({thread.process for thread in threads}),
-        len(threads),
-        len(np.unique(work.stream[work.stream >= 0])),
         _work_amounts(recording),
         tuple(_amount(what, pages, rows, int(pages.count[rows].sum())) for what, rows in groups_of(recording)),
         tuple(_card(recording, card) for card in np.unique(work.card).tolist()),
@@ -223,23 +215,15 @@ def _reasons(found: Counter[str]) -> tuple[RecordedReason, ...]:
     return tuple(RecordedReason(why, ns / NS_PER_S) for why, ns in found.most_common() if ns > 0)
 
 
-def _plain_names(recording: Recording) -> tuple[list[str], NDArray[np.int64]]:
-    """Return the names of calls without versions, and the place of each call's name among them."""
-    plain_names = [plain(name) for name in recording.names]
-    places = {name: place for place, name in enumerate(dict.fromkeys(plain_names))}
-    return list(places), np.array([places[name] for name in plain_names], np.int64)[recording.calls.name]
-
-
 def _call_uses(recording: Recording) -> tuple[RecordedCalls, ...]:
     """Return the host's calls by name, the name with the longest total first."""
     calls, found = recording.calls, []
     lengths = calls.end_ns - calls.start_ns
-    names, of_call = _plain_names(recording)
-    for name in np.unique(of_call).tolist():
-        rows = np.flatnonzero(of_call == name)
+    for name in np.unique(calls.name).tolist():
+        rows = np.flatnonzero(calls.name == name)
         longest = rows[np.argmax(lengths[rows])]
         times = (lengths[rows].sum(), np.median(lengths[rows]), lengths[longest], calls.start_ns[longest])
-        found.append(RecordedCalls(names[name], len(rows), *(float(time) / NS_PER_S for time in times)))
+        found.append(RecordedCalls(recording.names[name], len(rows), *(float(time) / NS_PER_S for time in times)))
     return tuple(sorted(found, key=lambda use: -use.total_s))
 
 
@@ -284,9 +268,9 @@ class _Reasons:
 
     def _time_in_calls(self, thread: int) -> dict[str, Covered]:
         """Return the thread's time in calls of each name, without calls inside other calls."""
-        calls, (names, of_call) = self._calls, _plain_names(self._recording)
+        calls, names = self._calls, self._recording.names
         own = (calls.thread == thread) & (calls.start_ns >= latest_before(calls.thread, calls.end_ns))
-        rows_of = {name: own & (of_call == name) for name in np.unique(of_call[own]).tolist()}
+        rows_of = {name: own & (calls.name == name) for name in np.unique(calls.name[own]).tolist()}
         spans = {names[name]: (calls.start_ns[rows], calls.end_ns[rows]) for name, rows in rows_of.items()}
         return {IN_CALL.format(name): Covered(merged(*of)) for name, of in spans.items()}
 
