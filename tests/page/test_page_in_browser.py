@@ -155,6 +155,19 @@ def test_the_wheel_zooms_a_clicked_picture_about_the_pointer_and_dragging_moves_
     assert moved == pytest.approx(300 / page.evaluate(f"{CHART}.scale"), rel=0.05)
 
 
+def test_two_fingers_zoom(look: Look, many: Timeline) -> None:
+    page = look(html_of(many))
+    box, touch = page.locator("canvas").first.bounding_box(), page.context.new_cdp_session(page)
+    touch.send("Emulation.setTouchEmulationEnabled", {"enabled": True, "maxTouchPoints": 2})
+    span = f"{CHART}.view.to - {CHART}.view.from"
+    before = page.evaluate(span)
+    for kind, apart in (("touchStart", 50), ("touchMove", 70), ("touchMove", 200)):
+        points = [{"x": box["x"] + 600 + side * apart, "y": box["y"] + 60, "id": side + 1} for side in (-1, 1)]
+        touch.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+    page.wait_for_timeout(60)  # the next frame
+    assert page.evaluate(span) == pytest.approx(before / 4, rel=0.05)
+
+
 def test_the_keyboard_walks_from_op_to_op_and_to_what_it_waited_for(look: Look) -> None:
     timeline = simulate(program(h2d(1, 100), h2d(2, 50), kernel(2, 30), kernel(1, 10)), make_device())
     page = look(html_of(timeline))
