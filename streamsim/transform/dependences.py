@@ -12,7 +12,7 @@ from streamsim.errors import InputError
 from streamsim.program import HostWork, Kernel, Op, Region, Schedule, Synchronize, WaitThread, remembered
 from streamsim.races import check, earlier_ops, repaired
 from streamsim.transform.data_flow import DataFlow
-from streamsim.transform.issue import NewStreams, issued
+from streamsim.transform.issue import issued, new_streams
 from streamsim.transform.legacy_stream import legacy_beside, orders_unknown
 from streamsim.transform.ops import is_work, last_work, names_memory, stage_of, working_streams
 
@@ -100,12 +100,11 @@ class Dependences(DataFlow):
 
     def unordered(self, schedule: Schedule, order: str | None, holds: bool, most: int) -> Schedule:
         """Return ``schedule`` ordered by data only, as if no buffer were used twice, in at most ``most`` streams."""
-        sequence, new = self.sequence(order, holds), NewStreams(schedule, most)
+        sequence = self.sequence(order, holds)
         ops = [schedule.ops[i] for i in sequence]
-        for i, op in zip(sequence, ops, strict=True):
-            if is_work(op):
-                new.put(i, self.reads_from[i])
-        return issued(schedule, ops, sequence, new.of, tuple(new.kinds), self.reads_from, self.awaited)
+        works = (i for i, op in zip(sequence, ops, strict=True) if is_work(op))
+        streams, kinds = new_streams(schedule, works, self.reads_from, most)
+        return issued(schedule, ops, sequence, streams, kinds, self.reads_from, self.awaited)
 
     def sequence(self, order: str | None, holds: bool) -> list[int]:
         """Return the copies, kernels and (if the host ``holds``) synchronisations in an order of issue.

@@ -1,6 +1,6 @@
 """Schedules issued anew: ops in another sequence or other streams, with events where they need each other."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -49,36 +49,31 @@ def issued(
     return replace(schedule, ops=tuple(found), streams=kinds, events=len(events))
 
 
-class NewStreams:
-    """Streams to which ops are dealt out: behind an op that they read from, else a new one, else that used longest ago.
+def new_streams(
+    schedule: Schedule, works: Iterable[int], reads_from: Sequence[Collection[int]], most: int
+) -> tuple[dict[int, int], tuple[StreamKind, ...]]:
+    """Return the new stream of each of ``works``, and the kinds of the streams, of which there are ``most`` at most.
 
-    Ops of the legacy default stream stay in it, unless all are there, and those of blocking streams in blocking ones.
-    ``of``: the stream of each op. ``kinds``: of each new stream.
+    An op comes behind one that it reads from, else into a new stream, else into that used longest ago. Ops of the
+    legacy default stream stay in it, unless all are there, and those of blocking streams in blocking ones.
     """
-
-    def __init__(self, schedule: Schedule, most: int) -> None:
-        self.of: dict[int, int] = {}
-        self._schedule = schedule
-        self._most = most
-        self._stays = {LEGACY_STREAM} < working_streams(schedule)  # else it is a stream like another
-        self.kinds: list[StreamKind] = []
-        self._tail: dict[int, int] = {}  # by new stream its last op; the one used longest ago first
-
-    def put(self, i: int, reads_from: Collection[int]) -> None:
-        """Choose the stream of op ``i``, which reads the data of the ops ``reads_from``."""
-        old = self._schedule.ops[i].stream
-        kind = self._schedule.streams[old - 1] if old else NON_BLOCKING[0]
-        stream = LEGACY_STREAM if self._stays and not old else self._choose(kind, reads_from)
-        self._tail.pop(stream, None)
-        self._tail[stream] = i
-        self.of[i] = stream
-
-    def _choose(self, kind: StreamKind, reads_from: Collection[int]) -> int:
-        own = [stream for stream in self._tail if stream and self.kinds[stream - 1] == kind]
-        behind = [stream for stream in own if self._tail[stream] in reads_from]
-        if behind:
-            return behind[-1]
-        if own and len(self.kinds) >= self._most:
-            return own[0]
-        self.kinds.append(kind)
-        return len(self.kinds)
+    stays = {LEGACY_STREAM} < working_streams(schedule)  # else it is a stream like another
+    found, kinds = dict[int, int](), list[StreamKind]()
+    tail: dict[int, int] = {}  # by new stream its last op; the one used longest ago first
+    for i in works:
+        old = schedule.ops[i].stream
+        kind = schedule.streams[old - 1] if old else NON_BLOCKING[0]
+        own = [stream for stream in tail if stream and kinds[stream - 1] == kind]
+        behind = [stream for stream in own if tail[stream] in reads_from[i]]
+        if stays and not old:
+            stream = LEGACY_STREAM
+        elif behind:
+            stream = behind[-1]
+        elif own and len(kinds) >= most:
+            stream = own[0]
+        else:
+            kinds.append(kind)
+            stream = len(kinds)
+        tail.pop(stream, None)
+        tail[stream], found[i] = i, stream
+    return found, tuple(kinds)

@@ -103,7 +103,8 @@ def over_streams(schedule: Schedule, streams: int) -> Schedule:
         if len({op.stream for op in step if isinstance(op, Work)}) > 1:
             raise InputError(f"step {k + 1} is in several streams already: --streams is for steps in one")
         ops += _moved(step, 1 + k % streams, busy)
-    return replace(schedule, ops=(*ops, *_without_streams(found.after)), streams=NON_BLOCKING * streams, events=0)
+    ops += _moved(found.after, 1, set(range(1, 1 + streams)))
+    return replace(schedule, ops=tuple(ops), streams=NON_BLOCKING * streams, events=0)
 
 
 def _moved(step: Iterable[Op], stream: int, busy: set[int]) -> list[Op]:
@@ -120,15 +121,6 @@ def _moved(step: Iterable[Op], stream: int, busy: set[int]) -> list[Op]:
         elif not isinstance(op, RecordEvent | WaitEvent):
             moved.append(op)
     return moved
-
-
-def _without_streams(ops: Iterable[Op]) -> list[Op]:
-    """Waits for all streams in place of waits for one, and no events."""
-    return [
-        replace(op, stream=None, event=None) if isinstance(op, Synchronize) else op
-        for op in ops
-        if not isinstance(op, RecordEvent | WaitEvent)
-    ]
 
 
 def in_pieces(schedule: Schedule, pieces: int, tables: frozenset[Region] = frozenset()) -> tuple[Schedule, Origins]:
