@@ -1,20 +1,28 @@
-"""On a real card: programs of the suite in every language that is here are run, verified and compared."""
+"""On a real card: programs in every language that is here, streamed layers, and captures, by the commands as typed."""
 
 import json
+import random
 import shutil
+import statistics
 import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
-from streamsim.code import training_program
-from streamsim.program import Loop
+from streamsim import Layer, Layers, WorkloadKernel, load_device
+from streamsim.code import code_of_layers, training_program
+from streamsim.device import with_front_end
+from streamsim.program import Loop, Offload
+from streamsim.recorded import CallKind, CopyDirection, CopyMemory, WorkKind, part_of, read_recording, untraced_time_s
+from streamsim.search import best_offload
 from streamsim_validate.records import PROGRAMS, read_record
 
 pytestmark = pytest.mark.gpu
+
 
 COUNT = 12  # of each language: some ten workloads less than one
 
@@ -92,9 +100,6 @@ def test_programs_are_run_verified_and_compared(tmp_path: Path) -> None:
         assert 0.3 < low <= high < 4
 
 
-# README's own way from a plan to how well it was predicted
-
-
 def test_a_plan_is_written_run_and_compared(tmp_path: Path) -> None:
     """Its kernel is given by its time alone: 16 chunks of 36 us beside copies of 76 us each way, so the link binds."""
     plan = "code --h2d 64MiB --kernel 0.57ms --d2h 64MiB --chunks 16 --streams 4 -o plan.json"
@@ -109,3 +114,141 @@ def test_a_plan_is_written_run_and_compared(tmp_path: Path) -> None:
     assert found["unpredicted"] == found["unmeasured"] == []
     assert abs(row["error_percent"]) < 10
     assert 1e-3 < row["measured_s"] < 20e-3
+
+
+SMALLEST, LARGEST = 1 << 25, 1 << 28  # bytes of a layer: copies of 0.6 to 5 ms
+
+
+RESERVE_BYTES = 2 << 30  # what layers compute on
+
+
+def run(path: Path, layers: Layers, config: Offload) -> dict[str, Any]:
+    """What the program of these layers prints, in a process of its own."""
+    path.write_text(code_of_layers(layers, config))
+    done = subprocess.run([sys.executable, path, "--repeat", "20"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr or done.stdout
+    said: dict[str, Any] = json.loads(done.stdout)
+    return said
+
+
+def test_uneven_layers_in_three_memories_take_what_is_predicted(tmp_path: Path) -> None:
+    """24 linear layers of 32 to 256 MiB in a quarter, a half and three quarters of their memory: within 5 %."""
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    profile, program = tmp_path / "my.toml", tmp_path / "offload.py"
+    typed(tmp_path, f"calibrate -o {profile}")
+    card, rng = with_front_end(load_device(profile), "pytorch"), random.Random(7)
+    sizes = [4 * int(SMALLEST / 4 * (LARGEST / SMALLEST) ** rng.random()) for _ in range(24)]
+    layers = Layers(tuple(Layer(size, (WorkloadKernel(duration_s=1e-3),)) for size in sizes))
+    alone_s = run(program, layers, Offload(1, tuple(step.name for step in layers.steps)))["layer_s"]
+    timed = (
+        msgspec.structs.replace(layer, kernels=(WorkloadKernel(duration_s=seconds),))
+        for layer, seconds in zip(layers.layers, alone_s, strict=True)
+    )
+    layers = msgspec.structs.replace(layers, layers=tuple(timed))
+    pageable = Offload(1, (), "pageable")
+    pageable_s = statistics.median(run(program, layers, pageable)["wall_s"])
+    for share in (0.25, 0.5, 0.75):
+        limit = max(int(share * layers.weight_bytes), max(sizes))
+        found = best_offload(layers, card, limit + RESERVE_BYTES, RESERVE_BYTES).simplest
+        said = run(program, layers, found.config)
+        measured_s = statistics.median(said["wall_s"])
+        print(f"{share:.0%}: {found.config}: predicted {found.makespan_s:.4g} s, measured {measured_s:.4g} s")
+        assert said["card_bytes"] <= limit + RESERVE_BYTES
+        assert abs(found.makespan_s / measured_s - 1) < 0.05
+        assert measured_s < pageable_s
+
+
+# Programs captured by the command as it is typed, and what CUPTI says of them
+
+
+BATCHES, BYTES = 8, 4 << 20
+
+
+CUPY = """
+import cupy
+import cupyx
+from cupyx.profiler import time_range
+
+batches = cupyx.zeros_pinned((8, 1 << 20), "float32")
+scores = cupyx.zeros_pinned((8, 1 << 20), "float32")
+on_card = list(cupy.empty(batches.shape, "float32"))
+streams = [cupy.cuda.Stream(non_blocking=True) for _ in range(2)]
+done = cupy.cuda.Event(disable_timing=True)
+
+def run():
+    for k in range(8):
+        with streams[k % 2] as stream:
+            on_card[k].set(batches[k])
+            cupy.sin(on_card[k], out=on_card[k])
+            on_card[k].get(out=scores[k], blocking=False)
+    done.record(streams[0])
+    streams[1].wait_event(done)
+    streams[1].synchronize()
+
+run()
+for _ in range(2):
+    with time_range("round"):
+        run()
+"""
+
+
+PYTORCH = """
+import torch
+
+batches = torch.zeros(8, 1 << 20)
+scores = torch.zeros(8, 1 << 20)
+
+def run():
+    for batch, score in zip(batches, scores):
+        score.copy_(torch.sin(batch.to("cuda")))
+
+run()
+for _ in range(2):
+    with torch.profiler.record_function("round"):
+        run()
+"""
+
+
+def captured(folder: Path, program: str) -> dict[str, Any]:
+    """What ``import --json`` says of its second round, once it was captured."""
+    pytest.importorskip("cupti", reason="cupti-python is not installed")
+    (folder / "program.py").write_text(program)
+    line = "capture --window round[2] --untraced-runs 3 -o found.json.gz --json --"
+    found: dict[str, Any] = json.loads(typed(folder, f"{line} {sys.executable} program.py"))
+    return found
+
+
+def test_a_program_in_cupy_is_captured(tmp_path: Path) -> None:
+    """Every call and all work of two streams, its events, its time without CUPTI; replayed within 10 %."""
+    found = captured(tmp_path, CUPY)
+    whole = read_recording(tmp_path / "found.json.gz")
+    recording = part_of(whole, window="round[2]")
+    work, calls = recording.work, recording.calls
+    copies = work.rows(work.kind == WorkKind.COPY)
+    assert sorted(copies.direction.tolist()) == [CopyDirection.H2D] * BATCHES + [CopyDirection.D2H] * BATCHES
+    assert set(copies.bytes.tolist()) == {BYTES}
+    assert set(copies.memory.tolist()) == {CopyMemory.PINNED}
+    assert int((work.kind == WorkKind.KERNEL).sum()) == BATCHES
+    assert (work.call >= 0).all()
+    assert [recording.streams[stream].kind for stream in sorted(set(work.stream.tolist()))] == ["non-blocking"] * 2
+    (wait,) = calls.rows(calls.kind == CallKind.WAIT).record.tolist()
+    assert calls.kind[wait] == CallKind.RECORD
+    assert calls.stream[wait] == work.stream[0]
+    assert recording.cards[0].name
+    assert recording.cards[0].copy_engines >= 1
+    assert len(whole.untraced) == 3
+    replayed = found["replay"]
+    assert abs(replayed["error"]) < 0.1
+    assert replayed["untraced_s"] == untraced_time_s(whole, "round[2]")
+    assert 0.3 < replayed["untraced_s"] / replayed["recorded_s"] < 1.5  # the host may have been slower then
+
+
+def test_a_program_in_pytorch_is_captured(tmp_path: Path) -> None:
+    """Pageable memory; its ranges are those of record_function."""
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    found = captured(tmp_path, PYTORCH)
+    recording = part_of(read_recording(tmp_path / "found.json.gz"), window="round[2]")
+    copies = recording.work.rows(recording.work.kind == WorkKind.COPY)
+    assert sorted(copies.direction.tolist()) == [CopyDirection.H2D] * BATCHES + [CopyDirection.D2H] * BATCHES
+    assert set(copies.memory.tolist()) == {CopyMemory.PAGEABLE}
+    assert found["replay"]["untraced_s"] > 0
