@@ -26,6 +26,7 @@ from streamsim.transform.chunks import (
     in_chunks,
     in_order,
     in_streams,
+    is_by_steps,
     with_buffers,
     without_needless_waits,
 )
@@ -332,7 +333,8 @@ def chunks(count: int) -> Change:
     def make(case: Case) -> Case:
         if case.pipeline is not None:
             return case.with_options(chunks=count, streams=min(case.pipeline.config.streams, count))
-        made = calls.slow_calls_apart(case.scenario)  # what a slow first call does once is not done for every piece
+        schedule = case.schedule  # what the host does once, in a slow first call, is not done again for every piece
+        made = schedule if is_by_steps(schedule) else calls.slow_calls_apart(case.scenario)
         return case.issued(made).issued(*in_chunks(made, count, _hidden_tables(case)))
 
     def needs(case: Case) -> str:

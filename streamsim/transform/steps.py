@@ -5,6 +5,7 @@ kernel or a copy back begins a new step. What steps need of each other it does n
 """
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from math import fsum
 from typing import NamedTuple
 
@@ -129,12 +130,14 @@ def in_pieces(schedule: Schedule, pieces: int, tables: frozenset[Region] = froze
     Also return which op each copy and kernel is a piece of.
 
     A front end's work for a call right before an op is done again for every piece; of the program's own work there,
-    every piece has an equal share. What the host does before the step's first op, it does once. Right only if a step's
-    work can be cut so. Raises InputError as :func:`steps_of`, for a copy that has fewer bytes than pieces, and where
-    named memory shows that a piece would come before what it needs.
+    every piece has an equal share. What the host does before the step's first op, it does once. A step's first calls
+    come behind a wait and find the host's caches cold, and those of its later pieces do not: these take no longer than
+    the fast quarter of such calls in the program, and so does the work for them. Right only if a step's work can be
+    cut so. Raises InputError as :func:`steps_of`, for a copy that has fewer bytes than pieces, and where named memory
+    shows that a piece would come before what it needs.
     """
     found = steps_of(schedule)
-    shared = dependences_of(schedule, tables).shared
+    warm, shared = _Warm(found.steps), dependences_of(schedule, tables).shared
     ops, numbers = list(found.before), list(range(len(found.before)))
     for step in found.steps:
         place = numbers[-1] + 1 if numbers else 0
@@ -150,7 +153,8 @@ def in_pieces(schedule: Schedule, pieces: int, tables: frozenset[Region] = froze
                 piece_of[i] = [part] * pieces  # named: however short it is, it is no front end's work for a call
         ops += step[:first]
         for piece in range(pieces):
-            ops += [piece_of[i][piece] if i in piece_of else step[i] for i in range(first, end)]
+            again = [piece_of[i][piece] if i in piece_of else step[i] for i in range(first, end)]
+            ops += again if piece == 0 else warm.calls(again)
         ops += step[end:]
         numbers += [place + i for i in (*range(first), *list(range(first, end)) * pieces, *range(end, len(step)))]
     if schedule.buffers and conflicts_in(schedule, ops, numbers) is None:
@@ -163,6 +167,45 @@ def _too_small(ops: Iterable[Op], pieces: int) -> InputError:
     least = min((op.bytes for op in ops if isinstance(op, Copy)), default=0)
     what = f"a copy of {least} bytes" if least < pieces else "a kernel with fewer elements or bytes"
     return InputError(f"{what} cannot be cut into {pieces} pieces; give fewer")
+
+
+class _Warm:
+    """What calls, and the host's work for them, take where its caches are warm: the fast quarter of those in a program.
+
+    By kind of op; what recorded programs say of them. Calls of unknown cost stay so.
+    """
+
+    def __init__(self, steps: Iterable[Sequence[Op]]) -> None:
+        self._calls_s: dict[str, list[float]] = {}
+        self._work_s: dict[str, list[float]] = {}
+        for step in steps:
+            for before, op in pairwise((None, *step)):
+                if isinstance(op, Work):
+                    if op.call_s is not None:
+                        self._calls_s.setdefault(_kind(op), []).append(op.call_s)
+                    if isinstance(before, HostWork) and is_of_a_call(before):
+                        self._work_s.setdefault(_kind(op), []).append(before.duration_s)
+
+    def calls(self, ops: Sequence[Op]) -> tuple[Op, ...]:
+        """Return ``ops`` with the calls that they make if the host's caches are warm."""
+        found: list[Op] = []
+        for op, behind in pairwise((*ops, None)):
+            assert op is not None
+            if isinstance(op, Work) and op.call_s is not None:
+                op = replace(op, call_s=_at_most(op.call_s, self._calls_s[_kind(op)]))
+            elif isinstance(op, HostWork) and is_of_a_call(op) and isinstance(behind, Work):
+                op = replace(op, duration_s=_at_most(op.duration_s, self._work_s[_kind(behind)]))
+            found.append(op)
+        return tuple(found)
+
+
+def _kind(op: Work) -> str:
+    return op.direction if isinstance(op, Copy) else "kernel"
+
+
+def _at_most(seconds: float, others_s: Sequence[float]) -> float:
+    """``seconds``, but no more than what ends the fast quarter of the others."""
+    return min(seconds, sorted(others_s)[(len(others_s) - 1) // 4])
 
 
 def prefetched(schedule: Schedule, depth: int) -> tuple[Schedule, list[int]]:

@@ -91,6 +91,23 @@ def test_what_the_host_does_before_a_step_it_does_once_and_before_an_op_for_ever
     assert [op.duration_s for op in cut.ops if isinstance(op, HostWork)] == [t * NS for t in (7, 2, 2, 7, 2, 2)]
 
 
+def test_later_pieces_are_called_where_the_caches_are_warm() -> None:
+    """Of kernels' calls of 9, 5, 4 in each of two steps the fast quarter ends with the second 4, of the work with 2.
+
+    Copies have no faster ones of their kind than those behind the wait. What has a name is the program's own work: each
+    of three pieces has its share of 21.
+    """
+    calls = (
+        *(h2d(1, 10, call_s=8 * NS), HostWork(6 * NS), kernel(1, 20, call_s=9 * NS)),
+        *(HostWork(2 * NS), kernel(1, 20, call_s=5 * NS), HostWork(3 * NS), kernel(1, 20, call_s=4 * NS)),
+        *(HostWork(21 * NS, "load"), d2h(1, 10, call_s=3 * NS)),
+    )
+    cut, _ = in_pieces(program(*(*calls, Synchronize()) * 2, streams=1), 3)
+    host_s = [op.duration_s if isinstance(op, HostWork) else op.call_s for op in cut.ops]
+    cold, warm = (8, 6, 9, 2, 5, 3, 4, 7, 3), (8, 2, 4, 2, 4, 2, 4, 7, 3)
+    assert host_s == [None if t is None else t * NS for t in (*cold, *warm, *warm, None) * 2]
+
+
 def test_the_host_waits_for_all_the_streams_in_which_what_it_waited_for_now_is() -> None:
     """A step in one stream and a wait for that; its two pieces in two streams need a wait for both.
 
