@@ -18,11 +18,11 @@ MOST_COLUMNS = 100
 # By heading the options that most people need, of all commands.
 GROUPS = {
     "The work": ("h2d", "kernel", "d2h", "layers", "batch", "sample", "step", "load", "workers", "measured"),
-    "How it is cut and issued": ("chunks", "streams", "order", "buffers", "memory", "max_chunks", "max_streams"),
+    "How it is cut and issued": ("chunks", "streams", "order", "memory", "max_chunks", "max_streams"),
     "What is changed": ("pin", "async", "prefetch", "graph", "independent"),
-    "The device": ("device", "settings", "memory_limit", "profile"),
+    "The device": ("device", "profile"),
     "What is measured": ("suite", "front_ends", "budget", "kernels", "repeats"),
-    "The result": ("form", "as_json", "all", "output", "language", "plot", "page", "explain", "fail_if", "fix"),
+    "The result": ("form", "as_json", "all", "output", "language", "page", "explain", "fail_if", "fix"),
 }
 UNIT = re.compile(r"([kKMGT]?B|[kmgt]ib)(/s)?|[num\u00b5\u03bc]?s|[KMGT]i", re.ASCII | re.IGNORECASE)
 EVERY = "streamsim.help_all"  # what a click context knows
