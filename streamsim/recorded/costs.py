@@ -60,6 +60,11 @@ class HostCosts(msgspec.Struct, frozen=True):
     most_s: float = MOST_S
     first: bool = False
 
+    def scaled(self, factor: float) -> HostCosts:
+        """Return the costs with all times multiplied by ``factor``."""
+        times = (name for name in self.__struct_fields__ if name.endswith("_s") and name != "most_s")
+        return msgspec.structs.replace(self, **{name: getattr(self, name) * factor for name in times})
+
 
 class RecordingCosts(NamedTuple):
     """The likely, the least and the most cost of recording, and ``how`` it is known."""

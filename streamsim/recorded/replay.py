@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 from pathlib import Path
 
@@ -31,6 +31,7 @@ STEPS = 40  # steps of the search for the cost of recording
 CLOSE = 0.02  # share of the untraced time: the model is less accurate, so a time this close counts as reached
 NEAR = 1e-4  # share of the untraced time: clocks and second runs do not repeat a time more closely
 LEAST_OFF = 0.01  # share of the whole time: smaller errors of an engine do not matter
+MOST_TIMES = 4.0  # the most times the cost that calls without work show: something else may have disturbed the host
 MOST_SHARE, MOST_RECORD_S = 0.6, 30e-6  # the most that a given time may take off: share of host time, seconds a record
 
 
@@ -181,8 +182,7 @@ def without_recording(
 
     costs, why = costs_of(recording, device), ""
     if untraced_s is not None:
-        most = HostCosts(share=MOST_SHARE, most_s=MOST_RECORD_S, first=costs.likely.first)
-        fitted = _fitted(most, lambda costs: predicted(costs)[2], untraced_s)
+        fitted = _fitted(_families(costs.likely), lambda costs: predicted(costs)[2], untraced_s)
         if isinstance(fitted, HostCosts):
             program, predicted_s, _ = predicted(fitted)
             return Unrecorded(program, predicted_s, predicted_s, predicted_s, "fitted to the time given", untraced_s)
@@ -193,28 +193,49 @@ def without_recording(
     return Unrecorded(program, predicted_s, low, high, f"{why}{costs.how}", untraced_s, untraced_s is None)
 
 
-def _fitted(most: HostCosts, takes_s: Callable[[HostCosts], float], untraced_s: float) -> HostCosts | str:
-    """Return the share of the host's time, up to that of ``most``, with which the program takes ``untraced_s``.
+def _families(likely: HostCosts) -> Iterator[tuple[Callable[[float], HostCosts], float]]:
+    """Yield families of costs of recording, the most plausible first: costs by a number, and its largest value."""
+    if likely.share == 0.0 and likely != HostCosts():
+        yield likely.scaled, MOST_TIMES
+    elif likely.share == 0.0:  # nothing is known of this profiler: the same time for each call
+        yield HostCosts(call_s=1.0).scaled, MOST_RECORD_S
+    most = HostCosts(most_s=MOST_RECORD_S, first=likely.first)
+    yield lambda share: replace(most, share=share), MOST_SHARE
 
-    If there is none, return the reason in words.
-    """
-    low, high = ((share, takes_s(replace(most, share=share))) for share in (0.0, most.share))
-    longest_s = takes_s(HostCosts())
+
+def _fitted(
+    families: Iterable[tuple[Callable[[float], HostCosts], float]],
+    takes_s: Callable[[HostCosts], float],
+    untraced_s: float,
+) -> HostCosts | str:
+    """Return the costs with which the program takes ``untraced_s``, or the reason in words if there are none."""
+    longest_s = shortest_s = takes_s(HostCosts())
     if untraced_s >= longest_s:
         return f"is no less than the {format_seconds(longest_s)} that it takes with all that recording cost"
-    if high[1] > untraced_s * (1 + CLOSE):
-        return f"is less than the {format_seconds(high[1])} that it takes with the most that recording can have cost"
-    wanted_s = max(untraced_s, high[1] * (1 + NEAR))
-    found = high
+    for costs_at, most in families:
+        shortest_s = takes_s(costs_at(most))
+        if shortest_s <= untraced_s * (1 + CLOSE):
+            return _bisected(costs_at, ((0.0, longest_s), (most, shortest_s)), takes_s, untraced_s)
+    return f"is less than the {format_seconds(shortest_s)} that it takes with the most that recording can have cost"
+
+
+def _bisected(
+    costs_at: Callable[[float], HostCosts],
+    ends: tuple[tuple[float, float], tuple[float, float]],
+    takes_s: Callable[[HostCosts], float],
+    untraced_s: float,
+) -> HostCosts:
+    low, high = ends
+    wanted_s, found = max(untraced_s, high[1] * (1 + NEAR)), high
     for step in range(STEPS):
         # The secant, because the time is mostly linear; but halve the interval every second time, because it bends.
-        part = 0.5 if step % 2 or low[1] <= high[1] else (low[1] - wanted_s) / (low[1] - high[1])
-        share = low[0] + part * (high[0] - low[0])
-        found = share, takes_s(replace(most, share=share))
+        share = 0.5 if step % 2 or low[1] <= high[1] else (low[1] - wanted_s) / (low[1] - high[1])
+        at = low[0] + share * (high[0] - low[0])
+        found = at, takes_s(costs_at(at))
         low, high = (found, high) if found[1] > wanted_s else (low, found)
         if abs(found[1] - wanted_s) <= NEAR * wanted_s:
             break
-    return replace(most, share=found[0])
+    return costs_at(found[0])
 
 
 def recorded_times(recording: Recording, program: RecordedProgram) -> RecordedTimes:
