@@ -138,9 +138,10 @@ def read_given(path: Path) -> Given:
 def read_part(path: Path) -> tuple[Recording, float | None]:
     """Return what the options choose of a recording, and the seconds of its program without a profiler if known."""
     part, whole = part_asked(), read_recording(path)
-    recording = part_of(whole, part.get("gpu"), part.get("process"), part.get("window"))
-    if "untraced_time" in part:
-        return recording, part["untraced_time"]
+    is_without_first = "skip_first" in part
+    recording = part_of(whole, part.get("gpu"), part.get("process"), part.get("window"), is_without_first)
+    if "untraced_time" in part or is_without_first:
+        return recording, part.get("untraced_time")
     card, _ = busiest_card(recording)
     return recording, untraced_time_s(whole, part.get("window"), None if card < 0 else card)
 

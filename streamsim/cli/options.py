@@ -236,6 +236,11 @@ part_options = all_of(
         metavar="NAME|FROM..TO",
     ),
     _of_part(
+        "--skip-first",
+        "Leave out the first copy or launch of each process of a recording, which the profiler slows down by 0.4 ms.",
+        is_flag=True,
+    ),
+    _of_part(
         "--untraced-time",
         "Time of a recorded program when nothing records it. The cost of recording is then chosen so that the"
         " prediction takes this time. Default: the time of a capture's runs without CUPTI, else what profilers are"

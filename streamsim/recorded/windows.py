@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamsim.errors import InputError
-from streamsim.recorded.recording import NONE, AnnotationKind, RecordedStream, RecordedThread, Recording, Unread
+from streamsim.recorded.recording import ISSUES, NONE, AnnotationKind, RecordedStream, RecordedThread, Recording, Unread
 from streamsim.recorded.times import uncontended_ns
 from streamsim.text import parse_seconds, shown
 
@@ -32,6 +32,7 @@ def part_of(
     card: int | None = None,
     process: int | None = None,
     window: str | None = None,
+    skip_first: bool = False,
 ) -> Recording:
     """Return the part of a recording that belongs to a card, a process or a window. Times are unchanged.
 
@@ -40,6 +41,8 @@ def part_of(
     - ``window``: the name of an annotation (``NAME[2]``: the second of this name), or times since the beginning
       (``1ms..5ms``). It has the calls that begin in it, with their work. Work whose call lies outside is left out and
       counted in ``unread``.
+    - ``skip_first``: leave out each process's calls up to its first copy, launch or memset, which a profiler slows
+      down.
 
     Raises InputError for a card, process or window that the recording lacks.
     """
@@ -47,11 +50,13 @@ def part_of(
         recording = _of_process(recording, process)
     if card is not None:
         recording = _of_card(recording, card)
+    if skip_first:
+        recording = _without_first(recording)
     if window is not None:
         first_ns, last_ns = window_ns(recording, window)
         calls = recording.calls
         inside = (calls.start_ns >= first_ns) & (calls.start_ns < last_ns)
-        recording = _within(recording, inside, first_ns, last_ns)
+        recording = _with_calls(recording, inside, first_ns, last_ns, "the window")
     if not len(recording.calls) + len(recording.work):
         options = {"--gpu": card, "--process": process, "--window": window}
         words = ", ".join(f"{name} {value}" for name, value in options.items() if value is not None)
@@ -192,7 +197,18 @@ def _check_known(option: str, number: int, known: set[int]) -> None:
         raise InputError(f"{option} = {number}: not in the recording; it has {numbers or 'none'}")
 
 
-def _within(recording: Recording, kept: NDArray[np.bool_], first_ns: int, last_ns: int) -> Recording:
+def _without_first(recording: Recording) -> Recording:
+    of_calls, _ = processes_of(recording)
+    issues = np.isin(recording.calls.kind, ISSUES)
+    kept = np.ones(len(issues), bool)
+    for process in np.unique(of_calls):
+        mine = np.flatnonzero(of_calls == process)
+        first = np.flatnonzero(issues[mine])[:1]
+        kept[mine[: first[0] + 1 if len(first) else 0]] = False
+    return _with_calls(recording, kept, 0, recording.end_ns + 1, "what --skip-first leaves")
+
+
+def _with_calls(recording: Recording, kept: NDArray[np.bool_], first_ns: int, last_ns: int, where: str) -> Recording:
     """Return a recording with the ``kept`` calls and their work; work without a call counts by its own start."""
     work = recording.work
     inside = (work.end_ns > first_ns) & (work.start_ns < last_ns)
@@ -206,7 +222,7 @@ def _within(recording: Recording, kept: NDArray[np.bool_], first_ns: int, last_n
     recording = _chosen(recording, kept, mine, notes, pages)
     if not outside:
         return recording
-    unread = Unread("work whose call lies outside the window", outside, "it runs there all the same; left out")
+    unread = Unread(f"work whose call lies outside {where}", outside, "it runs there all the same; left out")
     return msgspec.structs.replace(recording, unread=(*recording.unread, unread))
 
 

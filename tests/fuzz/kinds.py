@@ -272,7 +272,7 @@ def recording() -> str:
 
 
 def _imported(name: str, text: str) -> list[Input]:
-    ways = ("--json", "", "--list --json", "--window step --json", "--gpu 0 --json", "--process 420")
+    ways = ("--json", "", "--list --json", "--window step --json", "--skip-first --gpu 0 --json", "--process 420")
     return [*_of("streamsim", name, text, *(f"explain FILE {way}" for way in ways)), *_read("recording", name, text)]
 
 

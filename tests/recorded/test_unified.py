@@ -130,6 +130,7 @@ def test_the_recorded_time_line_has_a_lane_for_each_cause(recording: Recording, 
 
 def test_a_part_of_a_recording_has_its_own_pages(recording: Recording) -> None:
     assert len(part_of(recording, process=420).pages) == len(part_of(recording, card=0).pages) == 8
+    assert len(part_of(recording, skip_first=True).pages) == 8 - 1  # without the last, after all work
     assert len(part_of(recording, window="0..50us").pages) == 3
 
 

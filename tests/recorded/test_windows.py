@@ -67,6 +67,14 @@ def found_ids(recording: Recording) -> list[int]:
     return [{6: 1, 20: 2, 46: 3, 60: 4}[start] for start in starts(recording)[1]]
 
 
+def test_the_first_copy_or_launch_is_left_out_with_all_before_it(recording: Recording) -> None:
+    found = part_of(recording, skip_first=True)
+    assert starts(found) == ([10, 42, 50, 95], [20, 46, 60])
+    assert [(unread.what, unread.count) for unread in found.unread] == [
+        ("work whose call lies outside what --skip-first leaves", 1)
+    ]
+
+
 def test_work_without_a_call_goes_by_its_own_start(tmp_path: Path) -> None:
     events = [event for event in EVENTS if event["args"].get("correlation") != 2 or event["cat"] == "kernel"]
     (tmp_path / "t.json").write_text(kineto(*events))
