@@ -274,8 +274,6 @@ class Tally:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Tally) and vars(self) == vars(other)
 
-    __hash__ = None  # type: ignore[assignment]  # it counts on
-
     def counted(self, blocks: Iterable[Block]) -> Iterator[Block]:
         """Yield the blocks, each once it is counted."""
         for block in blocks:
