@@ -127,11 +127,13 @@ def parse_device(text: str | bytes, where: str = "device") -> Device:
     """Return the profile in the TOML ``text``. Raises InputError whose message begins with ``where``."""
 
     def prepared(plain: dict[str, Any]) -> dict[str, Any]:
-        kept = without_retired(plain)
-        if kept != plain:
-            words = f"{where}: {', '.join(RETIRED)}: no longer part of a profile, left out"
+        tables = ((table, part) for table, part in plain.items() if isinstance(part, dict))
+        names = {_full_name(table, name) for table, part in tables for name in part}
+        retired = [name for name in RETIRED if name in names]
+        if retired:
+            words = f"{where}: {', '.join(retired)}: no longer part of a profile, left out"
             warnings.warn(words, Notice, stacklevel=5)
-        return kept
+        return without_retired(plain)
 
     return parse_toml(text.encode() if isinstance(text, str) else text, Device, "device", where, prepared=prepared)
 
@@ -140,10 +142,14 @@ def without_retired(profile: dict[str, Any]) -> dict[str, Any]:
     """Return a profile, as plain data, without the retired numbers, their sources and spreads."""
 
     def kept(table: str, values: dict[str, Any]) -> dict[str, Any]:
-        prefix = "" if table in ("sources", "spread") else f"{table}."
-        return {name: value for name, value in values.items() if prefix + name not in RETIRED}
+        return {name: value for name, value in values.items() if _full_name(table, name) not in RETIRED}
 
     return {name: kept(name, part) if isinstance(part, dict) else part for name, part in profile.items()}
+
+
+def _full_name(table: str, name: str) -> str:
+    """Return the name of a number with its table; sources and spreads have such names already."""
+    return name if table in ("sources", "spread") else f"{table}.{name}"
 
 
 # Cards by name

@@ -187,7 +187,7 @@ def test_a_profile_of_an_earlier_version_reads_as_the_same_without_what_was_reti
 ) -> None:
     path, device = tmp_path / "old.toml", load_device("h200")
     path.write_text(with_retired(dump_device(device)))
-    with pytest.warns(Notice, match=r"old\.toml: h2d\.crowded_bytes, .*host\.graph_edge_s: ") as told:
+    with pytest.warns(Notice, match=r"old\.toml: h2d\.crowded_bytes, host\.graph_edge_s: ") as told:
         assert load_device(path) == device
     assert len(told) == 1
     outputs = []
