@@ -201,7 +201,7 @@ def without_once(schedule: Schedule, once: Collection[Copy]) -> Schedule:
 def without_latencies(case: Scenario) -> Scenario:
     """Return the scenario in which copies take their bytes' time and kernels their elements', and hand-overs none.
 
-    Nor what a crowd costs a copy's first bytes, which it pays before any of them flows.
+    A crowd of copies costs a copy's first bytes nothing, either.
     """
 
     def bare(kernel: Kernel) -> Kernel:

@@ -186,7 +186,7 @@ def test_what_comes_back_and_goes_up_again_is_kept_on_the_card(
         return
     assert found.first is not None
     assert found.first.options[0] == "--keep"
-    assert found.first.condition.startswith("the host passes on what comes back")
+    assert found.first.condition.startswith("each copy to the card has the bytes that just came back")
     kept = [op for op in what_if(schedule, H200, [keep()]).case.schedule.ops if isinstance(op, Copy | Kernel)]
     assert kept == [ops[0], *ops[1::4], ops[-2]]
 
