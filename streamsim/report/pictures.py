@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 import os
+import sys
 import textwrap
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 UNDATED: dict[str, dict[str, None]] = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
 DPI, SCREEN_DPI = 200, 96
 TITLE_PT, LETTER_IN, LEAST_TITLE = 10, 0.068, 20  # of a title: its size, a letter, letters in a line
+BACKEND = "MPLBACKEND"
 
 
 def picture_format(path: str | os.PathLike[str]) -> str:
@@ -38,6 +41,8 @@ def save_picture(draw: Callable[[], Axes | list[Axes]], path: str | os.PathLike[
     Raises InputError for another suffix, before anything is drawn, and if the file cannot be written.
     """
     form = picture_format(path)
+    if "matplotlib" not in sys.modules:
+        _import_matplotlib()
     from matplotlib import rc_context
 
     drawn = draw()
@@ -46,6 +51,19 @@ def save_picture(draw: Callable[[], Axes | list[Axes]], path: str | os.PathLike[
         figure = root_figure(drawn[0] if isinstance(drawn, list) else drawn)
         figure.savefig(picture, format=form, dpi=DPI, metadata=UNDATED[form])
     write_bytes(picture.getvalue(), path)
+
+
+def _import_matplotlib() -> None:
+    """Import Matplotlib even if the environment names a backend that is not there: files need no backend."""
+    backend = os.environ.pop(BACKEND, "")
+    try:
+        import matplotlib
+    finally:
+        if backend:
+            os.environ[BACKEND] = backend
+    if backend:
+        with suppress(ValueError):
+            matplotlib.rcParams["backend"] = backend
 
 
 @cache

@@ -26,7 +26,7 @@ def test_a_plot_needs_no_backend_and_one_that_is_there_stays_the_users(tmp_path:
         "import os; from streamsim.cli import main; assert not main('predict --h2d 4KiB --plot plot.svg'.split());"
         " import matplotlib; print(matplotlib.rcParams['backend'], os.environ['MPLBACKEND'])"
     )
-    for backend, used in (("svg", "svg"), (ABSENT, "")):
+    for backend, used in (("svg", "svg"), (ABSENT, ""), ("nonsense", "")):
         environment = {**os.environ, "MPLBACKEND": backend}
         done = subprocess.run(
             [sys.executable, "-c", code], env=environment, cwd=tmp_path, capture_output=True, text=True, check=True
