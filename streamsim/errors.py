@@ -4,6 +4,8 @@ The commands of both programs turn either into one line, and end with one of the
 ``install`` is the remedy for a missing extra.
 """
 
+from streamsim.lines import one_line
+
 OK = 0
 FOUND = 1  # a check found something, or a tolerance failed
 BAD_INPUT = 2  # or usage
@@ -13,9 +15,15 @@ INTERRUPTED = 130  # as shells say it: 128 and the number of the signal
 
 
 class InputError(ValueError):
-    """Bad input: a file, an argument or a schedule. The message names the offending thing and the remedy."""
+    """Bad input: a file, an argument or a schedule.
+
+    The message names the offending thing and the remedy, on one line whatever the input holds.
+    """
 
     exit_code = BAD_INPUT
+
+    def __init__(self, message: str) -> None:
+        super().__init__(one_line(message))
 
 
 class Notice(UserWarning):

@@ -45,7 +45,6 @@ from streamsim.errors import InputError
 from streamsim.files import write_text
 from streamsim.program import Layers, Loop, Offload, Workload
 from streamsim.search import BUDGET_OPS, MOST_DEPTH, SLOW, Best, Grid, best, best_offload, best_program, is_fast
-from streamsim.text import one_line
 from streamsim.transform import LayersSource, Scenario, Source, changed_by
 
 SEARCHED = {"--chunks", "--streams", "--order", "--buffers", "--launch"}  # options of predict that a search varies
@@ -109,7 +108,7 @@ def best_command(
             found = _program(context, issued)
         case Loop():
             what = "is a training loop, whose best `streamsim loop` finds; expected a workload"
-            raise InputError(one_line(f"{path}: {what}"))
+            raise InputError(f"{path}: {what}")
         case Source():
             refuse(context, ("independent",), "needs a program with steps; give a recording or a schedule")
             found = _workload(context.params, issued.workload)

@@ -28,7 +28,7 @@ from streamsim.device import dump_device
 from streamsim.errors import InputError
 from streamsim.files import write_text
 from streamsim.program import Loop, Schedule, dump_schedule
-from streamsim.text import format_seconds, one_line, shown
+from streamsim.text import format_seconds, shown
 from streamsim.transform import LayersSource, Source, has_more, is_recorded, repeated_step
 
 Written = Language | Literal["schedule"]
@@ -125,7 +125,7 @@ def _said(language: Language | None, front_end: str, output: Path | None, langua
         return language
     if output is not None and output.suffix == ".py" and not front_end and len(languages) > 1:
         what = "a program in Python is in CuPy or PyTorch; add --as cupy or --as pytorch"
-        raise InputError(one_line(f"-o {output}: {what}"))
+        raise InputError(f"-o {output}: {what}")
     of_it = f"the workload's front_end {shown(front_end)} is none that programs are written in" if front_end else ""
     choice = f"one of {', '.join(languages)}" if len(languages) > 1 else languages[0]
     raise InputError(f"--as: {of_it or 'no language'}; give {choice}")

@@ -186,7 +186,7 @@ def _remedied(explanation: Explanation, path: Path) -> Schedule:
     first = explanation.first or explanation.tried.fastest
     if first is None or first.made.case.schedule == explanation.timeline.schedule:
         why = explanation.advice if first is None else f"the schedule stays as it is: {first.text}"
-        raise InputError(one_line(f"--remedied {path}: {why}; nothing to save"))
+        raise InputError(f"--remedied {path}: {why}; nothing to save")
     return first.made.case.schedule
 
 

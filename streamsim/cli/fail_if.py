@@ -16,7 +16,7 @@ import msgspec
 
 from streamsim.cli.notes import say
 from streamsim.errors import FOUND, OK, InputError
-from streamsim.text import format_bytes, format_seconds, one_line, parse_bytes, parse_seconds, shown
+from streamsim.text import format_bytes, format_seconds, parse_bytes, parse_seconds, shown
 
 FORM = "expected the name of a number, < or >, and a limit, such as 'speedup < 1.5' or 'makespan > 2ms'"
 _FORM = re.compile(r"\s*([^<>=%]*?)\s*([<>])\s*([0-9]{1,9}(?:\.[0-9]{0,9})?)\s*(%|[A-Za-z]*)\s*", re.ASCII)
@@ -43,7 +43,7 @@ def parse_condition(text: str, expected: str = FORM) -> Condition:
     """Return the condition in ``"makespan > 2ms"``. Raises InputError, which says what is ``expected``."""
     found, where = _FORM.fullmatch(text), f"--fail-if {shown(text)}"
     if found is None:
-        raise InputError(one_line(f"{where}: {expected}"))
+        raise InputError(f"{where}: {expected}")
     name, sign, number, unit = found.groups()
     if unit in ("", "%"):
         limit = float(number) / (100 if unit else 1)
@@ -99,7 +99,7 @@ def _figure(condition: Condition, figures: Mapping[str, float]) -> tuple[str, fl
     if not ends:
         near = get_close_matches(condition.name, figures, n=5) or list(figures)[:5]
         why = f"names no number; there is {', '.join(near)}"
-    raise InputError(one_line(f"--fail-if {shown(condition.text)}: {shown(condition.name)} {why}"))
+    raise InputError(f"--fail-if {shown(condition.text)}: {shown(condition.name)} {why}")
 
 
 def _shown(name: str, value: float, condition: Condition) -> str:

@@ -26,7 +26,7 @@ from streamsim.recorded import (
     warnings_of,
     without_recording,
 )
-from streamsim.text import LARGEST_TOML_BYTES, kind_of, one_line, shown
+from streamsim.text import LARGEST_TOML_BYTES, kind_of, shown
 
 # Suffixes of files that hold a program, whatever their content.
 SUFFIXES = (".json", ".gz", ".sqlite", ".sqlite3", ".db", ".nsys-rep", ".qdrep")
@@ -75,9 +75,9 @@ def _value(path: Path, option: click.Parameter, name: str, value: Any) -> Any:
             raise InputError(f"{name} = {shown(value)}: expected one value; several are for streamsim sweep")
         return option.type.convert(str(value), named, None)
     except InputError as error:
-        raise InputError(one_line(f"{path}: {error}")) from None
+        raise InputError(f"{path}: {error}") from None
     except click.UsageError as error:
-        raise InputError(one_line(f"{path}: {name} = {shown(value)}: {error.message}")) from None
+        raise InputError(f"{path}: {name} = {shown(value)}: {error.message}") from None
 
 
 # Programs: schedules, and what a profiler recorded
@@ -126,7 +126,7 @@ def read_given(path: Path) -> Given:
         os.stat(path)
     except (OSError, ValueError) as error:
         if isinstance(error, FileNotFoundError):  # of the others the reader says what is wrong
-            raise InputError(one_line(f"{path}: cannot read it: no such file or directory; {WRITTEN_BY}")) from None
+            raise InputError(f"{path}: cannot read it: no such file or directory; {WRITTEN_BY}") from None
     if kind_given(path) == "recording":
         return replayed(path.name, *read_part(path))
     check_no_part()

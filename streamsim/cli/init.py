@@ -12,7 +12,6 @@ from streamsim.device import KINDS
 from streamsim.device import schema as file_schema
 from streamsim.errors import InputError
 from streamsim.files import write_text
-from streamsim.text import one_line
 
 WORKLOAD = """\
 # What a program copies and runs, and how to cut, issue and predict it. Options on a command line win over this file.
@@ -57,6 +56,6 @@ def init_command(file: Path, schema: str | None) -> None:
     if schema is not None:
         return print_object(file_schema(schema))
     if os.path.lexists(file):
-        raise InputError(one_line(f"{file}: is there already; give another name"))
+        raise InputError(f"{file}: is there already; give another name")
     write_text(WORKLOAD.format(name=file.name), file)
     return tell(f"{file}: edit it, then: streamsim predict {file}")

@@ -42,7 +42,6 @@ from streamsim.program import (
 )
 from streamsim.report import picture_format
 from streamsim.text import (
-    one_line,
     parse_bytes,
     parse_count,
     parse_number,
@@ -83,7 +82,7 @@ class Output(File):
         read = ctx.params.get("workload") if ctx else None
         if isinstance(read, Path) and path.exists() and read.exists() and path.samefile(read):
             option = param.opts[-1] if param else self.name
-            raise InputError(one_line(f"{option} {path}: is the file that is read; give another name"))
+            raise InputError(f"{option} {path}: is the file that is read; give another name")
         return path
 
 

@@ -14,7 +14,6 @@ from streamsim.cli.printing import PAGE
 from streamsim.errors import InputError
 from streamsim.files import write_text
 from streamsim.playground import MSGSPEC, PLATFORM, PYODIDE, SIMPY, playground_html, read_browser_python
-from streamsim.text import one_line
 
 # npm and pip are the only programs that streamsim runs.
 NPM = ("npm", "pack", f"pyodide@{PYODIDE}", "--ignore-scripts", "--silent", "--fetch-retries=0")
@@ -78,4 +77,4 @@ def _run(name: str, command: tuple[str, ...], folder: Path) -> None:
 
 
 def _not_had(reason: str) -> InputError:
-    return InputError(one_line(f"the playground needs Pyodide: {reason}; or give --pyodide FOLDER with its files"))
+    return InputError(f"the playground needs Pyodide: {reason}; or give --pyodide FOLDER with its files")

@@ -20,7 +20,7 @@ from streamsim.cli.process import verdict
 from streamsim.device import Device, digest_of, known_within
 from streamsim.errors import InputError
 from streamsim.report import plot_gantts, save_picture, to_csv, write_traces
-from streamsim.text import as_unicode, one_line, printable
+from streamsim.text import as_unicode, printable
 from streamsim.timeline import Timeline
 
 # What a click context knows: the page of the answer, a program's own card, and what was noted of a recording.
@@ -35,7 +35,7 @@ class Page(Output):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
         if Path(value).suffix.lower() not in SUFFIXES:
             name = param.opts[0] if param else "--page"
-            raise InputError(one_line(f"{name} {value}: expected a file name that ends in .html"))
+            raise InputError(f"{name} {value}: expected a file name that ends in .html")
         return super().convert(value, param, ctx)
 
 

@@ -21,7 +21,6 @@ from streamsim.errors import InputError
 from streamsim.model import simulate
 from streamsim.program import Config
 from streamsim.search import WITHIN, sweep
-from streamsim.text import one_line
 from streamsim.timeline import Timeline
 
 MOST_LINES = 12  # time lines in one picture, trace or page
@@ -48,7 +47,7 @@ def predict_several(context: click.Context, others: tuple[Path, ...], plot: Path
     for option, path in (("--plot", plot), ("--trace", trace), ("--page", page_asked())):
         if path is not None and len(rows) > MOST_LINES:
             most = f"shows {MOST_LINES} time lines at most; give fewer than {len(rows)} values"
-            raise InputError(one_line(f"{option} {path}: {most}"))
+            raise InputError(f"{option} {path}: {most}")
     if plot or trace:
         write_beside(lines(), plot, trace)
     emit(rows_answer(rows, notes, lines))

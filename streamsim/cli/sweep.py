@@ -53,7 +53,7 @@ from streamsim.search import (
     sweep_of,
     write_sweep,
 )
-from streamsim.text import counted, format_ratio, format_seconds, one_line
+from streamsim.text import counted, format_ratio, format_seconds
 
 ARRAYS = {"h2d": "h2d_bytes", "kernel": "kernel_s", "d2h": "d2h_bytes"}  # options and the columns that they set
 MOST_IN_TABLE = 100_000  # combinations whose rows are kept for a table
@@ -192,7 +192,7 @@ def _dask_client(address: str) -> Any:
     try:
         return distributed.Client(address, timeout=CLUSTER_S)
     except (OSError, ValueError) as error:
-        raise InputError(one_line(f"--dask = {address!r}: no cluster there: {error}")) from None
+        raise InputError(f"--dask = {address!r}: no cluster there: {error}") from None
 
 
 def rows_for_table(sweep: Sweep, executor: Any = None) -> list[dict[str, Any]]:

@@ -49,7 +49,7 @@ from streamsim.program import (
     read_workload,
     workload_of_sizes,
 )
-from streamsim.text import chosen, format_seconds, one_line, parse_buffers, parse_bytes
+from streamsim.text import chosen, format_seconds, parse_buffers, parse_bytes
 from streamsim.transform import Case, LayersSource, LoopSource, Origin, Source
 
 CUT = tuple(name for name in Config.__struct_fields__ if name != "memory")
@@ -129,7 +129,7 @@ def refuse(context: click.Context, names: Iterable[str], why: str) -> None:
     options = {param.name: param.opts[0] for param in context.command.params} | {"workload": "a workload"}
     for name in names:
         if is_given(context, name) and context.params.get(name, True) is not None:  # layers have become an option
-            raise InputError(one_line(f"{options[name]}: {why}"))
+            raise InputError(f"{options[name]}: {why}")
 
 
 def read_issued(context: click.Context, path: Path | None = None) -> Issued:
@@ -199,7 +199,7 @@ def programs_of(context: click.Context, paths: Iterable[Path]) -> Iterator[tuple
     """Yield the program in each of several files. Raises InputError for a workload or a loop among them."""
     for path in (context.params["layers"], *paths) if context.params["layers"] else paths:
         if kind_of_file(path) != PROGRAM:
-            raise InputError(one_line(f"{path}: one of several files is a schedule or a recording; give it alone"))
+            raise InputError(f"{path}: one of several files is a schedule or a recording; give it alone")
         found = read_issued(context, path)
         assert isinstance(found, Given)
         yield path, found

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from streamsim.errors import InputError
-from streamsim.text import one_line, shown, uncapitalised
+from streamsim.text import shown, uncapitalised
 
 GZIP_LEVEL = 6
 WRITER_S = 10.0  # seconds until a named pipe must have a writer
@@ -27,13 +27,13 @@ def read_bytes(path: str | os.PathLike[str], most: int) -> bytes:
         with open(path, "rb", opener=_open_at_once) as file:
             status = os.fstat(file.fileno())
             if not (stat.S_ISREG(status.st_mode) or stat.S_ISFIFO(status.st_mode)):
-                raise InputError(one_line(f"{path}: is not a regular file; give a file or a pipe"))
+                raise InputError(f"{path}: is not a regular file; give a file or a pipe")
             first = _first_byte(path, file.fileno()) if stat.S_ISFIFO(status.st_mode) else b""
             data = b"" if status.st_size > most else first + file.read(most + 1)  # a pipe has no size
     except (OSError, ValueError) as error:
         raise file_error(path, error, "read") from None
     if status.st_size > most or len(data) > most:
-        raise InputError(one_line(f"{path}: is larger than {most} bytes, the largest file of its kind"))
+        raise InputError(f"{path}: is larger than {most} bytes, the largest file of its kind")
     return data
 
 
@@ -49,7 +49,7 @@ def _first_byte(path: str | os.PathLike[str], pipe: int) -> bytes:
         with suppress(BlockingIOError):  # there is a writer, and it has written nothing yet
             found = os.read(pipe, 1)
             if not found:
-                raise InputError(one_line(f"{path}: is a pipe that nobody writes to"))
+                raise InputError(f"{path}: is a pipe that nobody writes to")
     os.set_blocking(pipe, True)
     return found
 
@@ -60,23 +60,23 @@ def file_error(path: str | os.PathLike[str], error: OSError | ValueError, verb: 
         return error
     reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     remedy = "; name a file in it" if isinstance(error, IsADirectoryError) else ""
-    return InputError(one_line(f"{path}: cannot {verb} it: {uncapitalised(reason)}{remedy}"))
+    return InputError(f"{path}: cannot {verb} it: {uncapitalised(reason)}{remedy}")
 
 
 def check_writable(path: str | os.PathLike[str]) -> None:
     """Raise InputError unless a file can be written at ``path``; long commands check this before they measure."""
     if "\0" in str(path):
-        raise InputError(one_line(f"{path}: cannot write it: embedded null byte"))
+        raise InputError(f"{path}: cannot write it: embedded null byte")
     is_link = os.path.islink(path)  # the file that the link leads to is written
     folder = Path(os.path.realpath(path) if is_link else path).parent
     if not os.path.isdir(folder):
-        raise InputError(one_line(f"{path}: there is no folder {str(folder)!r}; make it, or choose another output"))
+        raise InputError(f"{path}: there is no folder {str(folder)!r}; make it, or choose another output")
     if os.path.isdir(path):
-        raise InputError(one_line(f"{path}: is a folder; name a file in it"))
+        raise InputError(f"{path}: is a folder; name a file in it")
     is_there = os.path.exists(path)
     is_replaced = os.path.isfile(path) or not is_there  # else it is a pipe or a device
     if (is_replaced and not os.access(folder, os.W_OK)) or (is_there and not os.access(path, os.W_OK)):
-        raise InputError(one_line(f"{path}: cannot write it: no permission; choose another output"))
+        raise InputError(f"{path}: cannot write it: no permission; choose another output")
 
 
 def write_text(text: str, path: str | os.PathLike[str]) -> None:

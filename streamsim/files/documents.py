@@ -25,7 +25,6 @@ from streamsim.text import (
     check_listed,
     is_cut_short,
     mistaken_for,
-    one_line,
     parser_for,
     shown,
     uncapitalised,
@@ -43,11 +42,11 @@ def read_table(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Return the plain table in a TOML file of a sweep's options. Raises InputError naming the file."""
     data = read_bytes(path, LARGEST_TOML_BYTES)
     if mistaken := mistaken_for("sweep", data):
-        raise InputError(one_line(f"{path}: {mistaken}"))
+        raise InputError(f"{path}: {mistaken}")
     try:
         return tomllib.loads(data.decode())
     except (ValueError, RecursionError) as error:
-        raise InputError(one_line(f"{path}: {_malformed(error)}")) from None
+        raise InputError(f"{path}: {_malformed(error)}") from None
 
 
 def parse_toml(
@@ -69,7 +68,7 @@ def parse_toml(
     except (ValueError, RecursionError) as error:
         expected = f"; expected {WORDS[name].partition(',')[0]}, in TOML"
         reason = str(error) if isinstance(error, InputError) else _malformed(error) + expected
-        raise InputError(one_line(f"{where}: {mistaken_for(name, data) or reason}")) from None
+        raise InputError(f"{where}: {mistaken_for(name, data) or reason}") from None
 
 
 def of_table(plain: dict[str, Any], kind: type[Value], parsers: Parsers | None = None) -> Value:

@@ -15,7 +15,6 @@ import msgspec
 
 from streamsim.errors import InputError
 from streamsim.files import read_bytes
-from streamsim.text import one_line
 
 PYODIDE, MSGSPEC, SIMPY = "314.0.7", "0.22.0", "4.1.2"
 PLATFORM = "pyemscripten_2026_0_wasm32"  # the platform of this version of Pyodide, which runs Python 3.14
@@ -61,10 +60,10 @@ def _classic(script: str) -> str:
 
 def _pinned(path: Path, digest: str) -> bytes:
     if not path.exists():
-        raise InputError(one_line(f"{path}: is not there; docs/playground.md says how to fetch it"))
+        raise InputError(f"{path}: is not there; docs/playground.md says how to fetch it")
     data = read_bytes(path, MOST_BYTES)
     if hashlib.sha256(data).hexdigest() != digest:
-        raise InputError(one_line(f"{path}: is another file than the one that streamsim knows: its SHA-256 differs"))
+        raise InputError(f"{path}: is another file than the one that streamsim knows: its SHA-256 differs")
     return data
 
 

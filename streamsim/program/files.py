@@ -428,7 +428,7 @@ def _parse_schedule(data: bytes, where: str) -> ProgramFile:
         return ProgramFile(schedule, *said)
     except (ValueError, RecursionError) as error:
         reason = str(error) if isinstance(error, InputError) else explain_json(error, data, ScheduleFile)
-        raise InputError(one_line(f"{where}: {mistaken_for('schedule', data) or reason}")) from None
+        raise InputError(f"{where}: {mistaken_for('schedule', data) or reason}") from None
 
 
 def parse_workload(text: str | bytes, where: str = "workload") -> Workload:

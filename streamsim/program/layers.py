@@ -238,7 +238,7 @@ def parse_layers_csv(text: str | bytes, where: str = "layers") -> Layers:
     except UnicodeDecodeError as error:
         raise InputError(f"{where}: is not UTF-8 text (byte {error.start})") from None
     except InputError as error:
-        raise InputError(one_line(f"{where}: {error}")) from None
+        raise InputError(f"{where}: {error}") from None
 
 
 def _layers(text: str) -> Iterator[Layer]:

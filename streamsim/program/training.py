@@ -257,4 +257,4 @@ def read_loop(path: str | os.PathLike[str]) -> Loop:
     try:
         return file.loop()
     except InputError as error:
-        raise InputError(one_line(f"{path}: {error}")) from None
+        raise InputError(f"{path}: {error}") from None

@@ -37,7 +37,6 @@ from streamsim.recorded.recording import (
     dtype_of,
     shape_of,
 )
-from streamsim.text import one_line
 
 Columns = dict[str, NDArray[Any]]
 
@@ -156,7 +155,7 @@ class RecordingBuilder:
     def recording(self, remedy: str = "") -> Recording:
         """Return the recording, with all rows in order. Raises InputError with the ``remedy``, if any, for no rows."""
         if remedy and not self.size["calls"] + self.size["work"]:
-            raise InputError(one_line(f"{self.where}: {remedy}"))
+            raise InputError(f"{self.where}: {remedy}")
         tables = {table: self._joined(table) for table in TABLES}
         timed = [tables[table] for table in ("calls", "work", "annotations", "pages")]
         self._set_sizes(*timed)

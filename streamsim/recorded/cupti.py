@@ -19,7 +19,7 @@ from streamsim.errors import InputError
 from streamsim.recorded.activities import ACTIVITIES, MANAGED, STREAM_KINDS, Activities, card_of
 from streamsim.recorded.builder import FAR, Columns, RecordingBuilder, mapped
 from streamsim.recorded.recording import NONE, Annotations, Recording
-from streamsim.text import one_line, shown
+from streamsim.text import shown
 
 FORMAT = "streamsim_capture"  # the key in the first line of a captured file; its value is the version
 VERSION = 1
@@ -75,7 +75,7 @@ def read_captured(path: str | os.PathLike[str], blocks: Iterable[bytes]) -> Reco
     for number, line in enumerate(b"".join(blocks).split(b"\n"), 1):
         ended = reader.take(number, line) if line or number == 1 else ended
     if not ended:
-        raise InputError(one_line(f"{path}: is cut short; {CAPTURE_AGAIN}, or copy it again"))
+        raise InputError(f"{path}: is cut short; {CAPTURE_AGAIN}, or copy it again")
     return reader.recording()
 
 
@@ -111,7 +111,7 @@ class _CaptureReader:
         return found.end
 
     def _error(self, reason: str) -> InputError:
-        return InputError(one_line(f"{self._path}: {reason}; {CAPTURE_AGAIN}"))
+        return InputError(f"{self._path}: {reason}; {CAPTURE_AGAIN}")
 
     def _take_head(self, head: _CaptureHead) -> None:
         if head.version != VERSION:

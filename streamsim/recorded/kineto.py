@@ -30,7 +30,7 @@ from streamsim.recorded.recording import (
     Recording,
     WorkKind,
 )
-from streamsim.text import one_line, shown
+from streamsim.text import shown
 
 Id = int | float | str | None
 Whole = Annotated[int, msgspec.Meta(ge=-(1 << 62), le=1 << 62)]
@@ -148,7 +148,7 @@ def _decoded(builder: RecordingBuilder, text: bytes) -> _Trace:
             return _decoded(builder, mended)
         what = "cut short" if "truncated" in str(error) else f"malformed ({error})"
         why = f"is {what}; copy it again, or let the profiler finish writing it"
-    raise InputError(one_line(f"{builder.where}: {why}"))
+    raise InputError(f"{builder.where}: {why}")
 
 
 def _mended(text: bytes) -> bytes:

@@ -29,7 +29,7 @@ from streamsim.recorded.builder import Columns, RecordingBuilder, mapped
 from streamsim.recorded.foreign import foreign
 from streamsim.recorded.recording import NONE, AnnotationKind, CopyDirection, CopyMemory, PageCause, PageKind, Recording
 from streamsim.recorded.unified import with_prefetches
-from streamsim.text import GZIP_MAGIC, one_line, uncapitalised
+from streamsim.text import GZIP_MAGIC, uncapitalised
 
 EXPORT_AGAIN = "export it again: nsys export --type sqlite --lazy=false FILE.nsys-rep"
 META = ("META_DATA_EXPORT", "EXPORT_META_DATA")
@@ -79,7 +79,7 @@ def read_nsys(path: str | os.PathLike[str]) -> Recording:
         if not any(name in tables for name in (*META, "StringIds")):
             other = foreign(path, "\n".join(tables).encode())
             what = other or f"is an SQLite file, but no export of Nsight Systems; {EXPORT_AGAIN}"
-            raise InputError(one_line(f"{path}: {what}"))
+            raise InputError(f"{path}: {what}")
         builder = RecordingBuilder("Nsight Systems", str(path))
         _Export(builder, tables).read()
         builder.count(("texts that are not UTF-8", "what cannot be read in them is replaced"), tables.replaced)
@@ -213,7 +213,7 @@ class Tables:
             return 0
         for name in needed:
             if not self.has(table, name):
-                raise InputError(one_line(f"{self._path}: table {table} has no column {name}; {EXPORT_AGAIN}"))
+                raise InputError(f"{self._path}: table {table} has no column {name}; {EXPORT_AGAIN}")
         query = f'SELECT count(*) FROM "{table}" WHERE {where} AND NOT ({_are_whole(needed)})'
         return int(self._connection.execute(query).fetchone()[0])
 
@@ -273,16 +273,16 @@ def open_tables(path: str | os.PathLike[str]) -> Iterator[Tables]:
     """Yield the tables of a file. Raises InputError of one line, also for faults that show while they are read."""
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
-            raise InputError(one_line(f"{path}: is not a regular file; an SQLite file has to be one"))
+            raise InputError(f"{path}: is not a regular file; an SQLite file has to be one")
         with open(path, "rb") as file:
             if file.read(2) == GZIP_MAGIC:
-                raise InputError(one_line(f"{path}: is a packed SQLite file; unpack it: gunzip FILE"))
+                raise InputError(f"{path}: is a packed SQLite file; unpack it: gunzip FILE")
         address = f"{Path(path).absolute().as_uri()}?mode=ro&immutable=1"
         connection = sqlite3.connect(address, uri=True)
     except (OSError, ValueError) as error:
         raise file_error(path, error, "read") from None
     except sqlite3.Error as error:
-        raise InputError(one_line(f"{path}: cannot read it: {uncapitalised(str(error))}")) from None
+        raise InputError(f"{path}: cannot read it: {uncapitalised(str(error))}") from None
     try:
         for setting in ("trusted_schema = OFF", "cell_size_check = ON", "query_only = ON"):
             connection.execute(f"PRAGMA {setting}")
@@ -296,6 +296,6 @@ def open_tables(path: str | os.PathLike[str]) -> Iterator[Tables]:
         yield tables
     except (sqlite3.Error, sqlite3.Warning, OverflowError, UnicodeDecodeError) as error:  # also of its own messages
         reason = uncapitalised(str(error))
-        raise InputError(one_line(f"{path}: is damaged or cut short ({reason}); copy it, or {EXPORT_AGAIN}")) from None
+        raise InputError(f"{path}: is damaged or cut short ({reason}); copy it, or {EXPORT_AGAIN}") from None
     finally:
         connection.close()

@@ -19,7 +19,7 @@ from streamsim.recorded.foreign import ENDINGS, foreign
 from streamsim.recorded.kineto import read_kineto
 from streamsim.recorded.nsys import read_nsys
 from streamsim.recorded.recording import Recording
-from streamsim.text import GZIP_MAGIC, WORDS, kind_of, one_line
+from streamsim.text import GZIP_MAGIC, WORDS, kind_of
 
 BLOCK_BYTES = 1 << 20
 MOST_UNPACKED_BYTES = 1 << 32
@@ -75,9 +75,7 @@ def read_recording(path: str | os.PathLike[str]) -> Recording:
     Nothing in the file is executed. Its memory is bounded, whatever size it unpacks to. Raises InputError of one line.
     """
     if str(path).lower().endswith(REPORTS):
-        raise InputError(
-            one_line(f"{path}: is a report of Nsight Systems; {EXPORT.replace('FILE.nsys-rep', str(path))}")
-        )
+        raise InputError(f"{path}: is a report of Nsight Systems; {EXPORT.replace('FILE.nsys-rep', str(path))}")
     blocks = blocks_of(path)
     start = next(blocks, b"").removeprefix(BYTE_ORDER_MARK)
     kind, whole = _format_of(start), chain((start,), blocks)
@@ -92,7 +90,7 @@ def read_recording(path: str | os.PathLike[str]) -> Recording:
     if kind == "trace" or (start.lstrip()[:1] == b"{" and not kind and not other):
         return read_kineto(path, whole)  # read once: it may be a pipe
     what = f"is {WORDS[kind]}" if kind else "is of no format known" if start else "is empty"
-    raise InputError(one_line(f"{path}: {other or f'{what}; give {KNOWN}; {EXPORT}'}"))
+    raise InputError(f"{path}: {other or f'{what}; give {KNOWN}; {EXPORT}'}")
 
 
 def blocks_of(path: str | os.PathLike[str]) -> Generator[bytes, None, None]:
@@ -101,16 +99,16 @@ def blocks_of(path: str | os.PathLike[str]) -> Generator[bytes, None, None]:
     try:
         with open(path, "rb") as file:
             if not (stat.S_ISREG(os.fstat(file.fileno()).st_mode) or stat.S_ISFIFO(os.fstat(file.fileno()).st_mode)):
-                raise InputError(one_line(f"{path}: is not a regular file; give a file or a pipe"))
+                raise InputError(f"{path}: is not a regular file; give a file or a pipe")
             is_packed = file.peek(len(GZIP_MAGIC)).startswith(GZIP_MAGIC)
             content: BinaryIO | gzip.GzipFile = gzip.GzipFile(fileobj=file) if is_packed else file
             while block := content.read(BLOCK_BYTES):
                 total += len(block)
                 if total > MOST_UNPACKED_BYTES:
                     most = f"{MOST_UNPACKED_BYTES >> 30} GiB"
-                    raise InputError(one_line(f"{path}: has over {most} of text; record a shorter part of the program"))
+                    raise InputError(f"{path}: has over {most} of text; record a shorter part of the program")
                 yield block
     except (gzip.BadGzipFile, zlib.error, EOFError) as error:
-        raise InputError(one_line(f"{path}: its gzip data is damaged or cut short ({error}); copy it again")) from None
+        raise InputError(f"{path}: its gzip data is damaged or cut short ({error}); copy it again") from None
     except (OSError, ValueError) as error:
         raise file_error(path, error, "read") from None

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from streamsim.errors import InputError
 from streamsim.files import write_bytes
-from streamsim.text import one_line
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,7 +30,7 @@ def picture_format(path: str | os.PathLike[str]) -> str:
     form = Path(path).suffix.lower().removeprefix(".")
     if form not in UNDATED:
         known = ", ".join(f".{form}" for form in UNDATED)
-        raise InputError(one_line(f"{path}: expected a file name that ends in one of {known}"))
+        raise InputError(f"{path}: expected a file name that ends in one of {known}")
     return form
 
 

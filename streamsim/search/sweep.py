@@ -30,7 +30,7 @@ from streamsim.files import file_error
 from streamsim.program import Config, Workload, WorkloadKernel, per_element
 from streamsim.rules import TICKS_PER_S
 from streamsim.search.evaluate import evaluate_ticks, is_fast
-from streamsim.text import from_cell, one_line, short, to_cell
+from streamsim.text import from_cell, short, to_cell
 
 FORMATS = ("csv", "jsonl")
 TEXT_COLUMNS = ("device", "order", "memory", "launch")
@@ -166,7 +166,7 @@ def checked(sweep: Sweep) -> Sweep:
         refused = refused or found
     if len(fewest) > MOST_REFUSED:
         return sweep
-    raise InputError(one_line(f"an empty grid: none of its {count} combinations can be issued: {refused}"))
+    raise InputError(f"an empty grid: none of its {count} combinations can be issued: {refused}")
 
 
 class Combination(NamedTuple):
@@ -384,7 +384,7 @@ def _submitted(sweep: Sweep, spans: Iterable[tuple[int, int]], executor: Any, fa
     except InputError:
         raise
     except Exception as error:  # which one depends on the executor
-        raise InputError(one_line(f"the executor failed: {type(error).__name__}: {error}; start it again")) from error
+        raise InputError(f"the executor failed: {type(error).__name__}: {error}; start it again") from error
     finally:
         for future in waiting if isinstance(executor, Executor) else ():  # Dask drops what nobody waits for
             future.cancel()
@@ -399,7 +399,7 @@ def format_of(path: str | os.PathLike[str], given: str | None = None) -> str:
     if name in FORMATS:
         return name
     known = ", ".join(f".{form}" for form in FORMATS)
-    raise InputError(one_line(f"{path}: expected a file name that ends in one of {known}, or --format"))
+    raise InputError(f"{path}: expected a file name that ends in one of {known}, or --format")
 
 
 def encoded(form: str, rows: Iterable[SweptRow]) -> bytes:
@@ -456,7 +456,7 @@ def _resumed(sweep: Sweep, path: Path, form: str, tally: Tally) -> int:
 
     The last whole row is made anew; without one, the first is. Raises InputError for a file of anything else.
     """
-    other = InputError(one_line(f"{path}: holds something else than rows of this sweep; choose another name"))
+    other = InputError(f"{path}: holds something else than rows of this sweep; choose another name")
     columns, head, last, line = sweep.columns, header(form, sweep.columns), b"", b""
     with open(path, "rb") as file:
         begin, end = file.read(len(head)), 0
@@ -487,7 +487,7 @@ def read_rows(path: str | os.PathLike[str], form: str | None = None) -> Iterator
             for line in file:
                 yield _read(form, names, line)
     except (ValueError, csv.Error) as error:
-        raise InputError(one_line(f"{path}: holds something else than rows of a sweep ({error})")) from None
+        raise InputError(f"{path}: holds something else than rows of a sweep ({error})") from None
 
 
 def _read(form: str, names: Sequence[str], line: bytes) -> SweptRow:

@@ -53,7 +53,6 @@ from streamsim.text import (
     chosen,
     expand,
     kind_of,
-    one_line,
     parse_buffers,
     parse_bytes,
     parse_count,
@@ -126,7 +125,7 @@ def read_asked(path: str | os.PathLike[str]) -> Asked:
 def _asked(name: str, value: Any, place: str) -> list[str]:
     """Return the values under ``name`` as texts; an error message begins with ``place``."""
     if name not in NAMES:
-        raise InputError(one_line(f"{place}{name} = {shown(value)}: unknown; expected one of {', '.join(NAMES)}"))
+        raise InputError(f"{place}{name} = {shown(value)}: unknown; expected one of {', '.join(NAMES)}")
     if name == "set" and isinstance(value, Mapping):
         return [f"{key}={','.join(_texts(f'set.{key}', item, place))}" for key, item in value.items()]
     texts = _texts(name, value, place)
@@ -139,11 +138,11 @@ def _texts(name: str, value: Any, place: str) -> list[str]:
     if name == "buffers":
         values = [ALL if item is None else item for item in values]
     if not values or not all(type(item) in (str, int, float) for item in values):
-        raise InputError(one_line(f"{place}{name} = {shown(value)}: expected a text, a number or a list of them"))
+        raise InputError(f"{place}{name} = {shown(value)}: expected a text, a number or a list of them")
     try:
         texts = [str(item) for item in values]
     except ValueError:  # a number of more digits than Python is willing to write
-        raise InputError(one_line(f"{place}{name} = {shown(value)}: expected a number of fewer digits")) from None
+        raise InputError(f"{place}{name} = {shown(value)}: expected a number of fewer digits") from None
     if name in ("kernel", *HOST) or name.startswith("set."):  # a number is in seconds where text needs its unit: 1e0
         pairs = zip(values, texts, strict=True)
         return [text if isinstance(item, str) or "e" in text else f"{text}e0" for item, text in pairs]

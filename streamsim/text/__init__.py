@@ -1,7 +1,7 @@
 """Text that people write and read: sizes, times and rates, ranges of them, and the kind of a file from its content."""
 
 from streamsim.checks import shown
-from streamsim.text.lines import (
+from streamsim.lines import (
     FORMULA,
     LONGEST_LINE,
     as_unicode,

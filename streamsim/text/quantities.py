@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from streamsim.checks import LARGEST_BYTES, LARGEST_COUNT, LONGEST_S, MOST_CHUNKS, check_choice, shown
 from streamsim.errors import InputError
-from streamsim.text.lines import LONGEST_TEXT
+from streamsim.lines import LONGEST_TEXT
 
 _NUMBER = r"\s*(?P<number>[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)\s*"
 _SI, _IEC = "(?P<prefix>[kKMGT])?", "(?P<iec>[kmgt])i"

@@ -33,7 +33,7 @@ from streamsim.program import (
     Workload,
     WorkloadKernel,
 )
-from streamsim.text import format_bytes, one_line, shown
+from streamsim.text import format_bytes, shown
 from streamsim.transform.dependences import is_racy
 from streamsim.transform.ops import COPIES_BACK, COPIES_IN, Work, is_of_a_call, last_work, stage_of
 from streamsim.transform.recut import Recut
@@ -104,17 +104,15 @@ def _check_alike(steps: Sequence[Sequence[Work]]) -> None:
     for k, step in enumerate(steps, 1):
         for op, like in zip(step, usual, strict=False):
             if not _are_alike(op, like):
-                raise InputError(one_line(f"step {k} has {_words(op)} where step 2 has {_words(like)}: they differ"))
+                raise InputError(f"step {k} has {_words(op)} where step 2 has {_words(like)}: they differ")
         if len(step) != len(usual):
             raise InputError(f"step {k} has {len(step)} copies and kernels, and step 2 {len(usual)}: they differ")
     stages = [stage_of(op) for op in usual]
     late = next((i for i, (a, b) in enumerate(pairwise(stages)) if a > b), None)
     if late is not None:
         raise InputError(
-            one_line(
-                f"a step has {_words(usual[late + 1])} behind {_words(usual[late])}: a pipeline copies in, then runs"
-                " its kernels, then copies back"
-            )
+            f"a step has {_words(usual[late + 1])} behind {_words(usual[late])}: a pipeline copies in, then runs"
+            " its kernels, then copies back"
         )
 
 

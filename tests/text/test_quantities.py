@@ -140,6 +140,11 @@ def test_shown_is_short_whatever_the_value(value: object) -> None:
     assert "\n" not in shown(value)
 
 
+@given(st.text())
+def test_bad_input_is_one_line_whatever_it_holds(text: str) -> None:
+    assert str(InputError(f"{text}: {text}")).isprintable()
+
+
 # Ranges
 
 

@@ -24,7 +24,6 @@ from streamsim.device import Device, load_device
 from streamsim.errors import InputError
 from streamsim.files import read_bytes
 from streamsim.program import Kernel
-from streamsim.text import one_line
 from streamsim_validate.gpu.cuda_source import BUILT_IN_SOURCE, LAUNCHES, MOST_ARRAYS, NS_BITS, SLICES_BITS
 
 Bytes = NDArray[np.uint8]
@@ -159,7 +158,7 @@ def run_file(path: str) -> dict[str, Any]:
     try:
         return runpy.run_path(path)
     except (Exception, SystemExit) as error:
-        raise InputError(one_line(f"{path}: cannot be run: {type(error).__name__}: {error}")) from error
+        raise InputError(f"{path}: cannot be run: {type(error).__name__}: {error}") from error
 
 
 def load_kernels(path: str) -> list[str]:
@@ -173,16 +172,16 @@ def load_kernels(path: str) -> list[str]:
         try:
             source = read_source(path).decode()
         except UnicodeDecodeError:
-            raise InputError(one_line(f"{path}: is not UTF-8 text")) from None
+            raise InputError(f"{path}: is not UTF-8 text") from None
         for name in _ENTRY.findall(source):
             register(KernelSpec(name, source))
     elif path.endswith(".py"):
         run_file(path)
     else:
-        raise InputError(one_line(f"{path}: expected a .cu file (CUDA source) or a .py file that registers kernels"))
+        raise InputError(f"{path}: expected a .cu file (CUDA source) or a .py file that registers kernels")
     found = sorted(name for name, spec in _REGISTRY.items() if before.get(name) is not spec)
     if not found:
-        raise InputError(one_line(f'{path}: has no kernel: no extern "C" __global__ void NAME(...), no register(...)'))
+        raise InputError(f'{path}: has no kernel: no extern "C" __global__ void NAME(...), no register(...)')
     return found
 
 
@@ -216,7 +215,7 @@ def compute_reference(
         return [np.ascontiguousarray(result).reshape(-1).view(np.uint8) for result in results]
     except Exception as error:  # whatever the user's code raises
         reason = f"its reference raises {type(error).__name__}: {error}"
-        raise InputError(one_line(f"kernel {spec.name!r}: {reason}")) from error
+        raise InputError(f"kernel {spec.name!r}: {reason}") from error
 
 
 THREADS_PER_BLOCK = 256

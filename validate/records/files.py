@@ -21,7 +21,7 @@ import msgspec
 
 from streamsim.errors import InputError
 from streamsim.files import atomic_files, check_writable, write_bytes
-from streamsim.text import GZIP_MAGIC, LARGEST_TOML_BYTES, WORDS, kind_of, mistaken_for, one_line
+from streamsim.text import GZIP_MAGIC, LARGEST_TOML_BYTES, WORDS, kind_of, mistaken_for
 from streamsim_validate.records.record import SCHEMA_VERSION, Card, Entry, Machine, Record, Run, Spans, this_machine
 
 LARGEST_BYTES = 1 << 27  # packed, and unpacked: forty times the record of the suite standard
@@ -65,7 +65,7 @@ def naming(path: str | os.PathLike[str]) -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        raise InputError(one_line(f"{path}: {error}")) from None
+        raise InputError(f"{path}: {error}") from None
 
 
 def check_version(version: int) -> None:
@@ -142,9 +142,9 @@ def journal_path(record: str | os.PathLike[str]) -> Path:
 def check_unused(record: str | os.PathLike[str]) -> None:
     """Raise InputError if there is a file of this name, which is not replaced, or if the name is a journal's."""
     if os.fspath(record).endswith(JOURNAL_SUFFIX):
-        raise InputError(one_line(f"{record}: is the name of an unfinished record; choose one that ends otherwise"))
+        raise InputError(f"{record}: is the name of an unfinished record; choose one that ends otherwise")
     if os.path.exists(record):
-        raise InputError(one_line(f"{record}: there is such a file already; move it away, or choose another output"))
+        raise InputError(f"{record}: there is such a file already; move it away, or choose another output")
 
 
 class Journal(contextlib.AbstractContextManager["Journal"]):
@@ -170,7 +170,7 @@ class Journal(contextlib.AbstractContextManager["Journal"]):
             self.append(first)
 
     def _error(self, error: OSError) -> InputError:
-        return InputError(one_line(f"{self.path}: cannot write the journal: {error.strerror}"))
+        return InputError(f"{self.path}: cannot write the journal: {error.strerror}")
 
     def _not_resumed(self, why: str) -> InputError:
         return InputError(f"{self.path}: cannot resume: {why}; choose another output")
@@ -325,12 +325,12 @@ def read_record(path: str | os.PathLike[str]) -> Record:
     where = Path(path)
     journal = journal_path(where)
     if journal.exists() and not where.exists():
-        raise InputError(one_line(f"{path}: there is no such record yet; resume its journal, or give that: {journal}"))
+        raise InputError(f"{path}: there is no such record yet; resume its journal, or give that: {journal}")
     data = read_stored(where)
     kind = kind_of(data)
     is_journal = kind == "journal" or (where.name.endswith(JOURNAL_SUFFIX) and kind != "record")
     if mistaken := mistaken_for("journal" if is_journal else "record", data):
-        raise InputError(one_line(f"{path}: {mistaken}"))
+        raise InputError(f"{path}: {mistaken}")
     if is_journal:
         lines = lines_of(where, data)
         if not lines:
@@ -375,4 +375,4 @@ def check_replaceable(path: Path, kind: str) -> None:
             data = file.read(LARGEST_TOML_BYTES)
         if data and kind_of(data) != kind:
             why = f"there is such a file already, and not {WORDS[kind].partition(',')[0]}"
-            raise InputError(one_line(f"{path}: {why}; move it away, or choose another output"))
+            raise InputError(f"{path}: {why}; move it away, or choose another output")

@@ -48,7 +48,6 @@ from streamsim.program import (
     ring,
     serial,
 )
-from streamsim.text import one_line
 from streamsim.timeline import Timeline
 
 Value = int | str
@@ -655,7 +654,7 @@ class Run(msgspec.Struct, frozen=True, omit_defaults=True):
         try:
             return msgspec.convert(without_retired(plain), Device)
         except (msgspec.ValidationError, InputError) as error:
-            raise InputError(one_line(f"the record's profile {when} the run: {error}; calibrate again")) from None
+            raise InputError(f"the record's profile {when} the run: {error}; calibrate again") from None
 
 
 class Record(msgspec.Struct, frozen=True):

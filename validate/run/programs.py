@@ -109,14 +109,12 @@ def check_language(language: Language, kernels: Sequence[str] = ()) -> None:
 def function_of(path: str) -> Callable[..., object]:
     """Return the function ``kernels`` of a user's file, which takes a chunk's part of each array. Raises InputError."""
     if not path.endswith(".py"):
-        raise InputError(one_line(f"{path}: expected a .py file with a function {FUNCTION}"))
+        raise InputError(f"{path}: expected a .py file with a function {FUNCTION}")
     if not os.path.isfile(path):
-        raise InputError(one_line(f"{path}: cannot read it: no such file"))
+        raise InputError(f"{path}: cannot read it: no such file")
     found = run_file(path).get(FUNCTION)
     if not callable(found):
-        raise InputError(
-            one_line(f"{path}: has no function {FUNCTION}; define {FUNCTION}(x, y) of a chunk's part of each array")
-        )
+        raise InputError(f"{path}: has no function {FUNCTION}; define {FUNCTION}(x, y) of a chunk's part of each array")
     function: Callable[..., object] = found
     return function
 
@@ -142,7 +140,7 @@ class PythonRunner:
         try:
             module = import_module(MODULES[language])
         except ImportError as error:
-            raise InputError(one_line(f"--as {language}: {error}; {INSTALL[language]}")) from None
+            raise InputError(f"--as {language}: {error}; {INSTALL[language]}") from None
         if card and language == "pytorch":  # CuPy's is the one that was opened
             module.cuda.set_device(card)
         self._both_s = both_s
