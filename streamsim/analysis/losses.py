@@ -21,9 +21,17 @@ from streamsim.lowering import D2H, ENGINES, H2D, KERNEL
 from streamsim.program import Copy, HostWork, Kernel, Op, Region, ResultCache, Schedule, WaitThread
 from streamsim.rules import S_PER_TICK, TICKS_PER_S, ticks
 from streamsim.timeline import Timeline
-from streamsim.transform import NON_BLOCKING, Scenario, dependences_of, last_work, still_ordered, working_streams
+from streamsim.transform import (
+    NON_BLOCKING,
+    Scenario,
+    dependences_of,
+    has_legacy,
+    last_work,
+    still_ordered,
+    without_legacy,
+    working_streams,
+)
 from streamsim.transform import calls_and_memory as calls
-from streamsim.transform import legacy_stream as legacy
 
 Key = str  # of a cause
 
@@ -349,7 +357,7 @@ class Removals:
         directions = {op.direction for op in schedule.ops if isinstance(op, Copy)}
         return {
             "pageable-memory": calls.has_pageable(schedule),
-            "legacy-stream": legacy.has_legacy(schedule),
+            "legacy-stream": has_legacy(schedule),
             "host-waits": calls.has_host_waits(schedule),
             "issue-order": bool(needs.orders),
             "needless-order": needs.has_needless_order,
@@ -422,7 +430,7 @@ class Removals:
         is_ordered = not removed & {"needless-order", "issue-order"}
         if not holds:
             schedule = calls.without_host_waits(schedule) if is_ordered else calls.unblocked(schedule)
-        schedule = legacy.without_legacy(schedule) if "legacy-stream" in removed else schedule
+        schedule = without_legacy(schedule) if "legacy-stream" in removed else schedule
         if is_ordered:
             return still_ordered(self.case.schedule, schedule)
         order = self._order if "issue-order" in removed else None

@@ -2,18 +2,15 @@
 
 ``searches`` simulates candidates within a budget:
 
-- configurations of a grid (``best``): ``grid`` lists them, ``evaluate`` simulates them;
-- placements of layers (``best_offload``);
-- changes of a program (``best_program``).
+- configurations of a ``grid``, which ``best`` searches, and changes of a program;
+- placements of layers (``best_offload``).
 
 ``sweep`` predicts every combination of some axes. Axes are given as text, and rows are written to files.
 """
 
-from streamsim.search.best import GridSearch, best
+from streamsim.search.best import GridSearch, best, best_program
 from streamsim.search.best_offload import MOST_DEPTH, MOST_LEAN, LayerCosts, WeightRoom, best_offload
-from streamsim.search.best_program import best_program
-from streamsim.search.evaluate import SLOW, evaluate, evaluate_ticks, is_fast, simulation_costs
-from streamsim.search.grid import Grid
+from streamsim.search.grid import SLOW, Grid, evaluate, evaluate_ticks, is_fast, simulation_costs
 from streamsim.search.searches import BUDGET_OPS, FASTER, RANGE_PERCENT, Best, SimulatedProgram
 from streamsim.search.sweep import (
     CONFIG,

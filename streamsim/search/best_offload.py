@@ -54,7 +54,7 @@ from streamsim.program import (
     one_by_one,
 )
 from streamsim.rules import TICKS_PER_S, ticks
-from streamsim.search.evaluate import is_fast
+from streamsim.search.grid import is_fast
 from streamsim.search.searches import (
     BUDGET_OPS,
     NEAR_PERCENT,

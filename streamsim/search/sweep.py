@@ -29,7 +29,7 @@ from streamsim.errors import InputError, NoRoomError
 from streamsim.files import file_error
 from streamsim.program import Config, Workload, WorkloadKernel, per_element
 from streamsim.rules import TICKS_PER_S
-from streamsim.search.evaluate import evaluate_ticks, is_fast
+from streamsim.search.grid import evaluate_ticks, is_fast
 from streamsim.text import from_cell, short, to_cell
 
 FORMATS = ("csv", "jsonl")

@@ -17,8 +17,7 @@ import numpy as np
 from streamsim.device import Device
 from streamsim.errors import InputError
 from streamsim.program import Config, Workload
-from streamsim.search.evaluate import evaluate
-from streamsim.search.grid import COARSE_CHUNKS, Grid
+from streamsim.search.grid import COARSE_CHUNKS, Grid, evaluate
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 

@@ -1,4 +1,4 @@
-"""Other calls and other memory for the same ops: pinned memory, no waits of the host, graphs of parts.
+"""Other calls and other memory for the same ops: pinned memory, no waits of the host, workers, graphs of parts.
 
 One value that is read back bars a graph of the whole program, and so does work of the host. What lies between two waits
 may be captured all the same, once, and launched each time. The model has no graph within a program: here the first op
@@ -6,17 +6,33 @@ of such a part takes the launch, as the profile has it, the calls of the others 
 for each call is gone. Ops are handed over as live ones are, so that a graph's shorter hand-overs come on top.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+from math import ceil
 from statistics import median
 
 from msgspec.structs import replace
 
+from streamsim.compiled import simulate_one_of_many
 from streamsim.device import Device
 from streamsim.errors import InputError
-from streamsim.program import Copy, HostWork, Kernel, Op, RecordEvent, Schedule, Synchronize, WaitEvent, WaitThread
+from streamsim.program import (
+    MOST_WORKERS,
+    Copy,
+    HostWork,
+    Kernel,
+    Op,
+    RecordEvent,
+    Schedule,
+    Synchronize,
+    WaitEvent,
+    WaitThread,
+)
+from streamsim.transform.chunks import own_work_s, steps_of
 from streamsim.transform.ops import is_load, is_of_a_call, is_work, last_work, working_streams
-from streamsim.transform.scenario import Scenario
+from streamsim.transform.scenario import Case, LoopSource, Scenario
 
 # Staging a copy of so many bytes flushes a core's own caches. What the host does behind it takes so many times as long
 # for so long: 1.6 to 2.2 times a step in four pairs of programs, pageable and pinned, on an H100.
@@ -287,3 +303,62 @@ def _captured(ops: Sequence[Op], device: Device) -> list[Op]:
     copies = sum(isinstance(op, Copy) for op in kept)
     launch_s = device.host.graph_launch_s + copies * device.host.graph_node_s
     return [replace(op, thread=0, call_s=0.0 if k else launch_s) for k, op in enumerate(kept)]
+
+
+CALL = re.compile(r"(?:cuda|cu|hip)[A-Z]")  # how the name of a call of CUDA or HIP begins
+
+
+def _loads_of(schedule: Schedule) -> list[list[int]]:
+    """Return for each step the ops in which the host loads its data.
+
+    These are the host's own work, except calls, on the thread of the step's first copy to the card, behind all work of
+    the step before. Raises InputError as :func:`steps_of`, and if fewer than half of the steps have such work.
+    """
+    steps_of(schedule)
+    loads, between = list[list[int]](), list[int]()
+    has_worked = True
+    for i, op in enumerate(schedule.ops):
+        if is_load(op) and has_worked:
+            loads.append([k for k in between if schedule.ops[k].thread == op.thread])
+        if is_work(op):
+            between, has_worked = [], not is_load(op)
+        elif isinstance(op, HostWork) and op.duration_s and not is_of_a_call(op) and not CALL.match(op.name):
+            between.append(i)
+    if 2 * sum(map(bool, loads)) < len(loads):
+        raise InputError("the host does no work of its own before the first copy of a step, such as loading its data")
+    return loads
+
+
+def with_workers(schedule: Schedule, count: int) -> Schedule:
+    """Return the schedule in which ``count`` other threads load the data of the steps in turn.
+
+    Right if loading needs no result of a step. Raises InputError as :func:`steps_of`, and if the host loads nothing.
+    """
+    ops: list[tuple[Op, ...]] = [(op,) for op in schedule.ops]
+    first = 1 + max(op.thread for op in schedule.ops)
+    for step, load in enumerate(_loads_of(schedule)):
+        worker = first + step % count
+        for i in load:
+            ops[i] = (replace(schedule.ops[i], thread=worker),)
+        if load:
+            ops[load[-1]] += (WaitThread(worker, schedule.ops[load[-1]].thread),)
+    return replace(schedule, ops=tuple(chain.from_iterable(ops)))
+
+
+def enough_workers(case: Case) -> int:
+    """Return the fewest workers with which a program does not wait for loading; of a loop at least those that it has.
+
+    Raises InputError as :func:`with_workers` for a program that is not of a loop.
+    """
+    source, schedule = case.source, case.schedule
+    if isinstance(source, LoopSource):
+        now, load_s, steps = source.loop.workers, source.loop.load_s, 1
+        case = source.with_fields(load_s=0.0, workers=source.loop.period_workers).case()
+    else:
+        loads = _loads_of(schedule)
+        places = set(chain.from_iterable(loads))
+        now, steps = 0, len(loads)
+        load_s = own_work_s(schedule.ops[i] for i in places) / sum(map(bool, loads))
+        case = case.issued(replace(schedule, ops=tuple(op for i, op in enumerate(schedule.ops) if i not in places)))
+    step_s = case.seconds_of(simulate_one_of_many(*case.scenario)) / steps
+    return max(now, min(MOST_WORKERS, ceil(load_s / max(step_s, 1e-9) - 1e-9)))

@@ -21,23 +21,34 @@ from streamsim.program import Config, Copy, HostWork, Kernel, Op, Region, Schedu
 from streamsim.text import counted, format_bytes, format_seconds, shown
 from streamsim.timeline import call_name
 from streamsim.transform import calls_and_memory as calls
+from streamsim.transform.calls_and_memory import with_workers
 from streamsim.transform.chunks import (
     chunk_count,
     in_chunks,
     in_order,
     in_streams,
     is_by_steps,
+    prefetched,
     with_buffers,
     without_needless_waits,
 )
 from streamsim.transform.dependences import IN_ROUNDS, dependences_of, still_ordered
 from streamsim.transform.guard import INDEPENDENT, NEEDS_NO_LEGACY, NEVER, Lost, lost_orders
-from streamsim.transform.legacy_stream import has_legacy, legacy_apart, orders_unknown, without_legacy
-from streamsim.transform.ops import COPIES_BACK, is_load, is_of_a_call, is_work, names_memory, stage_of, working_streams
+from streamsim.transform.ops import (
+    COPIES_BACK,
+    has_legacy,
+    is_load,
+    is_of_a_call,
+    is_work,
+    legacy_apart,
+    names_memory,
+    orders_unknown,
+    stage_of,
+    without_legacy,
+    working_streams,
+)
 from streamsim.transform.repeated_step import is_recorded
 from streamsim.transform.scenario import Case, LayersSource, LoopSource, Scenario
-from streamsim.transform.steps import prefetched
-from streamsim.transform.workers import with_workers
 
 # Of the gap between two kernels of a graph, the part that a profiler counts to a kernel launched by itself: 0.6 of 1.0
 # us, by five nets that PyTorch's profiler recorded live on an H100 and an H200 and that were captured then.

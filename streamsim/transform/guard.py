@@ -16,11 +16,10 @@ from msgspec.structs import replace
 from streamsim.errors import InputError
 from streamsim.program import Copy, Kernel, Op, Region, Schedule, Synchronize, WaitThread, remembered
 from streamsim.races import HappensBefore, earlier_ops
-from streamsim.transform.chunks import is_by_steps
+from streamsim.transform.chunks import is_by_steps, steps_of
 from streamsim.transform.dependences import dependences_of
 from streamsim.transform.ops import NON_BLOCKING, is_load, is_work, working_streams
 from streamsim.transform.scenario import Case
-from streamsim.transform.steps import steps_of
 
 INDEPENDENT = "your steps are independent"
 ORDERS_NO_STREAMS = "no stream needs the host's wait for another stream"

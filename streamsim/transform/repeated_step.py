@@ -34,10 +34,9 @@ from streamsim.program import (
     WorkloadKernel,
 )
 from streamsim.text import format_bytes, shown
+from streamsim.transform.chunks import Recut, Steps, own_work_s, steps_of
 from streamsim.transform.dependences import is_racy
 from streamsim.transform.ops import COPIES_BACK, COPIES_IN, Work, is_of_a_call, last_work, stage_of
-from streamsim.transform.recut import Recut
-from streamsim.transform.steps import Steps, own_work_s, steps_of
 
 
 class RepeatedStep(NamedTuple):
@@ -50,7 +49,7 @@ class RepeatedStep(NamedTuple):
 def repeated_step(schedule: Schedule) -> RepeatedStep:
     """Read a schedule as the same step again and again. Raises InputError saying why it is not that.
 
-    Steps are those of :func:`~streamsim.transform.steps.steps_of`. They are alike when their copies have the same bytes
+    Steps are those of :func:`steps_of`. They are alike when their copies have the same bytes
     (to 16) and their kernels the same names, first copies in, then kernels, then copies back, each in one stream, and
     over several streams in turn. Of a program that is issued stage by stage the data, or the streams, say the chunks.
     """
