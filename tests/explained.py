@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from strategies import make_device
 
 from streamsim.advice import Explanation, Trial, advise
-from streamsim.program import Workload, WorkloadKernel
-from streamsim.transform import Origin, Scenario
+from streamsim.device import Device
+from streamsim.program import Schedule, Workload, WorkloadKernel
+from streamsim.transform import Origin, Work
 
 PLAIN = make_device()
 WORKLOAD = Workload(1 << 24, (4,), (4,), (WorkloadKernel("kernel", 0.57e-3),))
@@ -17,8 +18,8 @@ def lost(explanation: Explanation) -> dict[str, int]:
     return {loss.cause: loss.ticks for loss in explanation.losses if loss.ticks}
 
 
-def tried(scenario: Scenario, source: Origin | None = None) -> Iterator[tuple[str, Trial, Scenario]]:
+def tried(scenario: Work, source: Origin | None = None) -> Iterator[tuple[str, Trial, tuple[Schedule, Device]]]:
     """Every single change that is tried: against which cause, its trial, and the changed program."""
-    for trial in advise(*scenario, source, budget_ops=0).alone:
+    for trial in advise(*scenario[:2], source, budget_ops=0).alone:
         assert trial.against is not None
-        yield trial.against, trial, trial.made.case.scenario
+        yield trial.against, trial, trial.made.work[:2]

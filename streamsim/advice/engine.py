@@ -29,11 +29,11 @@ from streamsim.text import format_ratio, format_seconds, format_share, short
 from streamsim.transform import (
     SAME_CALLS,
     TO_BE_SAID,
-    Case,
     Change,
     Changed,
     LoopSource,
     Origin,
+    Work,
     changed_by,
     dependences_of,
     in_making_order,
@@ -80,7 +80,7 @@ class Trial(NamedTuple):
     @property
     def binds(self) -> str:
         """What sets the lower bound of the program."""
-        return lower_bound(*self.made.case.scenario).bound_by
+        return lower_bound(*self.made.work[:2]).bound_by
 
     @property
     def text(self) -> str:
@@ -198,11 +198,11 @@ def _fastest(trials: Iterable[Trial]) -> Trial | None:
     return min(trials, key=lambda trial: (trial.takes_s, len(trial.changes)), default=None)
 
 
-def case_of(schedule: Schedule, device: Device, source: Origin | None = None) -> Case:
+def case_of(schedule: Schedule, device: Device, source: Origin | None = None) -> Work:
     """Return the program to change: that of ``schedule``, with the waits that its races lack."""
     if not dependences_of(schedule).is_racy:
-        return Case(schedule, device, source)
-    return Case(repaired(schedule, check(schedule)), device, source)
+        return Work(schedule, device, source)
+    return Work(repaired(schedule, check(schedule)), device, source)
 
 
 def advise(
@@ -231,7 +231,7 @@ def loop_advice(loop: Loop, device: Device | str | Path) -> Advice:
     ``device``: a Device, or the name or file of one. Its calls are PyTorch's, unless it has another front end's. Raises
     InputError for an unknown device, and for batches that do not fit on the card.
     """
-    return advise(*LoopSource(loop, as_device(device)).case()[:3])
+    return advise(*LoopSource(loop, as_device(device)).work()[:3])
 
 
 class Tries:
@@ -242,14 +242,14 @@ class Tries:
     ) -> None:
         self._first, self._independent = case_of(schedule, device, source), independent
         self._is_mended = self._first.schedule is not schedule
-        unchanged = Case(schedule, device, source)
+        unchanged = Work(schedule, device, source)
         self.before = Trial(Changed(unchanged), (), self._takes_s(unchanged), 1.0)
         self._made: dict[tuple[str, ...], Trial | None] = {}
         self._left_ops = budget_ops
         self._open: dict[tuple[str, ...], bool] = {}  # kinds tried alone: True if one can be made and is not strong
 
-    def _takes_s(self, case: Case) -> float:
-        return case.seconds_of(simulate_one_of_many(*case.scenario, many=MANY))
+    def _takes_s(self, case: Work) -> float:
+        return case.seconds_of(simulate_one_of_many(*case[:2], many=MANY))
 
     def of(self, changes: tuple[Change, ...], against: Key | None = None) -> Trial | None:
         """Return the program with ``changes``, which stand in the order of making; None if they cannot be made.
@@ -266,7 +266,7 @@ class Tries:
             made = changed_by(changes, self._first)
         except InputError:
             return None
-        case = made.case
+        case = made.work
         if not made.options or not case.device.has_room(case.schedule.device_bytes):
             return None
         if self._independent:
@@ -312,9 +312,9 @@ class Tries:
 
     def _one_more(self, best: Trial, values: Values) -> Trial | None:
         """Return the fastest of the lists with one change more, or with two; None if it gains next to nothing."""
-        if self._left_ops < len(best.made.case.schedule):
+        if self._left_ops < len(best.made.work.schedule):
             return None
-        tried = (changes for _, changes in changes_to_try(best.made.case, values, self._independent))
+        tried = (changes for _, changes in changes_to_try(best.made.work, values, self._independent))
         singles = [changes for changes in tried if self._open.get(_kinds(changes), True)]
         shapes = [changes for changes in singles if _kinds(changes) in SHAPES]
         pairs = ((*one, *two) for one, two in combinations(shapes, 2) if values.in_pairs and _kinds(one) != _kinds(two))
@@ -330,12 +330,12 @@ class Tries:
         The budget of ops may end it.
         """
         for changes in several:
-            if self._left_ops < len(trial.made.case.schedule):
+            if self._left_ops < len(trial.made.work.schedule):
                 return
             before = len(self._made)
             found = self.of(in_making_order((*trial.changes, *changes)))
             if len(self._made) > before:
-                self._left_ops -= len((found or trial).made.case.schedule)
+                self._left_ops -= len((found or trial).made.work.schedule)
             if found is not None:
                 yield found
 

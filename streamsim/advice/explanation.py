@@ -57,7 +57,7 @@ from streamsim.program import Kernel, Schedule, check_schedule
 from streamsim.rules import TICKS_PER_S
 from streamsim.text import format_seconds, short, shown
 from streamsim.timeline import Timeline
-from streamsim.transform import Origin, Scenario
+from streamsim.transform import Origin, Work
 
 MOST_OPS = 300_000  # of a schedule: a minute and a half, and two gigabytes
 NEGLIGIBLE = 0.02  # of the makespan: where less is lost above the bound, the bound is what there is to explain
@@ -252,7 +252,7 @@ def explain(schedule: Schedule, device: Device | str | Path, source: Origin | No
         )
     device = as_device(device)
     device.check_room(schedule.device_bytes)
-    removals = Removals(Scenario(schedule, device))
+    removals = Removals(Work(schedule, device))
     split, tried = split_of(removals), advise(schedule, device, source)
     even, limits = limits_of(removals.loads, split.floor)
     parts = {key: split.parts.get(key, 0) for key in KEYS if key in TRIED_AGAINST or key in split.parts}

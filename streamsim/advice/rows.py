@@ -20,10 +20,10 @@ from streamsim.program import Kernel, most_streams
 from streamsim.transform import (
     COPIES_BACK,
     ISSUE_ORDERS,
-    Case,
     Change,
     LayersSource,
     LoopSource,
+    Work,
     allocates,
     bounced,
     changed_by,
@@ -64,7 +64,7 @@ class Values(NamedTuple):
     in_pairs: bool = False
 
 
-def changes_to_try(case: Case, values: Values, independent: bool = False) -> Iterator[tuple[Key, tuple[Change, ...]]]:
+def changes_to_try(case: Work, values: Values, independent: bool = False) -> Iterator[tuple[Key, tuple[Change, ...]]]:
     """Yield the changes to try of a program, with the cause against which each is tried.
 
     ``independent``: its steps are said to need nothing of each other.
@@ -81,7 +81,7 @@ def changes_to_try(case: Case, values: Values, independent: bool = False) -> Ite
                 yield key, changes
 
 
-def _of_loop(case: Case) -> Iterator[tuple[Key, tuple[Change, ...]]]:
+def _of_loop(case: Work) -> Iterator[tuple[Key, tuple[Change, ...]]]:
     """Yield the usual changes of a training loop, and enough workers for the loop with all of the others."""
     usual: dict[Key, tuple[Change, ...]] = {
         "pageable-memory": (make.pin(),),
@@ -93,14 +93,14 @@ def _of_loop(case: Case) -> Iterator[tuple[Key, tuple[Change, ...]]]:
         for change in changes:
             yield key, (change,)
             with suppress(InputError):  # no room for two batches
-                with_all = changed_by([change], with_all).case
+                with_all = changed_by([change], with_all).work
     yield "host-work", (make.workers(enough_workers(with_all)),)
 
 
 class _Rows:
     """The changes to try of one program."""
 
-    def __init__(self, case: Case, values: Values, independent: bool) -> None:
+    def __init__(self, case: Work, values: Values, independent: bool) -> None:
         self._case, self._values, self._independent = case, values, independent
         self._pipeline = case.pipeline
         self._needs = dependences_of(case.schedule)
@@ -114,8 +114,8 @@ class _Rows:
                 yield changes if holds else (self._release, *changes)
 
     def warmed(self) -> Tries:
-        held_s = sum(self._case.schedule.ops[i].call_s or 0.0 for i in slow_calls(self._case.scenario))
-        if held_s and sum(load.busy for load in loads_of(self._case.scenario).values()) >= LEAST_WORK * held_s:
+        held_s = sum(self._case.schedule.ops[i].call_s or 0.0 for i in slow_calls(self._case))
+        if held_s and sum(load.busy for load in loads_of(self._case).values()) >= LEAST_WORK * held_s:
             yield (make.warm_calls(),)
 
     def pinned(self) -> Tries:
@@ -241,7 +241,7 @@ class _Rows:
             yield from self.coarser()
 
     def connected(self) -> Tries:
-        if has_few_connections(self._case.scenario):
+        if has_few_connections(self._case):
             yield from self._fewer_streams()
             if _has_queues(self._case.device):
                 used = len(working_streams(self._case.schedule))
@@ -250,7 +250,7 @@ class _Rows:
                     yield (make.connections(number),)
 
     def thinned(self) -> Tries:
-        if not has_few_connections(self._case.scenario):  # else that is to blame
+        if not has_few_connections(self._case):  # else that is to blame
             yield from self._fewer_streams()
 
     def _fewer_streams(self) -> Tries:
@@ -271,7 +271,7 @@ class _Rows:
             yield (make.step_graphs(),)
 
 
-def _release(case: Case) -> Change:
+def _release(case: Work) -> Change:
     """Return the change that lets the host go on: asynchronous copies, or if it waits for more, a wait at the end."""
     release = make.make_async()
     with suppress(InputError):

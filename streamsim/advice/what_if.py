@@ -15,7 +15,7 @@ from streamsim.errors import InputError
 from streamsim.program import FIRST_TOUCH, Copy, HostWork, Schedule, check_schedule
 from streamsim.text import format_bytes, format_ratio, format_seconds, short
 from streamsim.timeline import Timeline
-from streamsim.transform import Case, Change, Changed, Origin, Scenario, changed_by, has_pageable
+from streamsim.transform import Change, Changed, Origin, Work, changed_by, has_pageable
 
 replace = msgspec.structs.replace
 FEW = 10  # changes of a program, or about
@@ -39,9 +39,9 @@ class WhatIf(Result, msgspec.Struct, frozen=True):
     as_it_is: Timeline
 
     @property
-    def case(self) -> Case:
+    def work(self) -> Work:
         """The program with all changes, on its device."""
-        return self.together.made.case
+        return self.together.made.work
 
     def __repr__(self) -> str:
         before, after = (format_seconds(one.takes_s, self.known_within) for one in (self.before, self.together))
@@ -88,26 +88,26 @@ def what_if(
         raise InputError("changes = (): nothing to change; give at least one")
     check_schedule("schedule", schedule)
     device = as_device(device)
-    unchanged, case = Case(schedule, device, source), case_of(schedule, device, source)
+    unchanged, case = Work(schedule, device, source), case_of(schedule, device, source)
     before, as_it_is = _tried(Changed(unchanged), (), 0.0)
     made = _made(changes, case, independent)
     if case.schedule is not schedule:
         made = made._replace(words=(*made.words, AND_WAITS), options=(*made.options, ""))
     together, timeline = _tried(made, tuple(changes), before.takes_s)
     alone = (together,) if len(changes) == 1 else tuple(_each_alone(changes, case, before.takes_s))
-    notes = tuple(_notes(unchanged.scenario, made.case.scenario))
+    notes = tuple(_notes(unchanged, made.work))
     return WhatIf(before, alone, together, notes, timeline, as_it_is)
 
 
-def _made(changes: Sequence[Change], case: Case, independent: bool = True) -> Changed:
+def _made(changes: Sequence[Change], case: Work, independent: bool = True) -> Changed:
     """Return the program with the changes. Raises NoRoomError if they take away the room that it has on the card."""
     made = changed_by(changes, case, independent)
     if case.device.has_room(case.schedule.device_bytes):
-        made.case.device.check_room(made.case.schedule.device_bytes, "leave out the change that needs it")
+        made.work.device.check_room(made.work.schedule.device_bytes, "leave out the change that needs it")
     return made
 
 
-def _each_alone(changes: Iterable[Change], case: Case, before_s: float) -> Iterator[Trial]:
+def _each_alone(changes: Iterable[Change], case: Work, before_s: float) -> Iterator[Trial]:
     for change in changes:
         with suppress(InputError):  # another one makes it possible
             yield _tried(_made([change], case), (change,), before_s)[0]
@@ -115,12 +115,12 @@ def _each_alone(changes: Iterable[Change], case: Case, before_s: float) -> Itera
 
 def _tried(made: Changed, changes: tuple[Change, ...], before_s: float) -> tuple[Trial, Timeline]:
     """Return what changes come to, and the time line. ``before_s``: the time without them, 0 of the program itself."""
-    timeline = simulate_one_of_many(*made.case.scenario, many=FEW)
-    takes_s = made.case.seconds_of(timeline)
+    timeline = simulate_one_of_many(*made.work[:2], many=FEW)
+    takes_s = made.work.seconds_of(timeline)
     return Trial(made, changes, takes_s, before_s / takes_s if before_s and takes_s else 1.0), timeline
 
 
-def _notes(before: Scenario, after: Scenario) -> Iterator[str]:
+def _notes(before: Work, after: Work) -> Iterator[str]:
     within = known_within(before.device)
     touched_s = sum(op.duration_s for op in after.schedule.ops if isinstance(op, HostWork) and op.name == FIRST_TOUCH)
     if has_pageable(before.schedule) and not has_pageable(after.schedule):
@@ -143,7 +143,7 @@ def _notes(before: Scenario, after: Scenario) -> Iterator[str]:
         yield from _assumed_range(before, after)
 
 
-def _assumed_range(before: Scenario, after: Scenario) -> Iterator[str]:
+def _assumed_range(before: Work, after: Work) -> Iterator[str]:
     """Between which times the program lies where nobody has measured pinned copies of its card."""
     rates = {f"{name}.bandwidth_bytes_per_s": getattr(after.device, name) for name in ("h2d", "d2h")}
     assumed = {name: link for name, link in rates.items() if after.device.source(name)[0] == "assumed"}
@@ -153,7 +153,7 @@ def _assumed_range(before: Scenario, after: Scenario) -> Iterator[str]:
     for factor in ASSUMED_RATES:
         device = changed(after.device, {name: link.bandwidth_bytes_per_s * factor for name, link in assumed.items()})
         takes_s.append(simulate_one_of_many(after.schedule, device).makespan_s)
-    gains = [simulate_one_of_many(*before).makespan_s / max(seconds, 1e-9) for seconds in takes_s]
+    gains = [simulate_one_of_many(*before[:2]).makespan_s / max(seconds, 1e-9) for seconds in takes_s]
     rate = min(link.bandwidth_bytes_per_s for link in assumed.values())
     low, high = (format_seconds(seconds, within) for seconds in takes_s)
     least, most = (format_ratio(gain, within) for gain in gains)

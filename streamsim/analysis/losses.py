@@ -23,7 +23,7 @@ from streamsim.rules import S_PER_TICK, TICKS_PER_S, ticks
 from streamsim.timeline import Timeline
 from streamsim.transform import (
     NON_BLOCKING,
-    Scenario,
+    Work,
     dependences_of,
     has_legacy,
     last_work,
@@ -168,23 +168,23 @@ BUDGET = 20_000  # ops simulated for an exact split; beyond, two orders
 # The same work without a cause
 
 
-def has_few_connections(case: Scenario) -> bool:
+def has_few_connections(case: Work) -> bool:
     """Return True if streams must share a hardware queue in front of some engine."""
     least = min(case.device.connections, case.device.copy_engines.connections)
     return len({stream or 1 for stream in working_streams(case.schedule)}) > least  # the legacy one uses stream 1's
 
 
-def without_host_costs(case: Scenario) -> Scenario:
+def without_host_costs(case: Work) -> Work:
     """Return the scenario in which the host's calls take no time."""
 
     def free(op: Op) -> Op:
         return op if isinstance(op, HostWork | WaitThread) or not op.call_s else replace(op, call_s=0.0)
 
     ops = tuple(map(free, case.schedule.ops))
-    return Scenario(replace(case.schedule, ops=ops), without(case.device, "host"))
+    return Work(replace(case.schedule, ops=ops), without(case.device, "host"))
 
 
-def has_host_work(case: Scenario) -> bool:
+def has_host_work(case: Work) -> bool:
     """Return True if the host does something between its calls before the last copy or kernel is issued."""
     ops = case.schedule.ops[: max(0, last_work(case.schedule))]
     return any(isinstance(op, HostWork) and op.duration_s for op in ops)
@@ -206,7 +206,7 @@ def without_once(schedule: Schedule, once: Collection[Copy]) -> Schedule:
     return replace(schedule, ops=ops, streams=(*schedule.streams, *NON_BLOCKING))
 
 
-def without_latencies(case: Scenario) -> Scenario:
+def without_latencies(case: Work) -> Work:
     """Return the scenario in which copies take their bytes' time and kernels their elements', and hand-overs none.
 
     A crowd of copies costs a copy's first bytes nothing, either.
@@ -218,10 +218,10 @@ def without_latencies(case: Scenario) -> Scenario:
 
     ops = [bare(op) if isinstance(op, Kernel) and op.duration_s is None else op for op in case.schedule.ops]
     device = without(case.device, "crowd", "copy-latency", "launch", "hand-over")
-    return Scenario(replace(case.schedule, ops=tuple(ops)), device)
+    return Work(replace(case.schedule, ops=tuple(ops)), device)
 
 
-def _with_enough_blocks(case: Scenario) -> Scenario:
+def _with_enough_blocks(case: Work) -> Work:
     """Return the scenario whose kernels all fill the card, and end so much earlier."""
 
     def filled(op: Op) -> Op:
@@ -229,10 +229,10 @@ def _with_enough_blocks(case: Scenario) -> Scenario:
             return op
         return replace(op, fill=1.0, threads=0, duration_s=max(SHORTEST_KERNEL_S, op.duration_s * op.fill))
 
-    return Scenario(replace(case.schedule, ops=tuple(map(filled, case.schedule.ops))), case.device)
+    return Work(replace(case.schedule, ops=tuple(map(filled, case.schedule.ops))), case.device)
 
 
-def _scaled(case: Scenario, factors: dict[str, float]) -> Scenario:
+def _scaled(case: Work, factors: dict[str, float]) -> Work:
     """Return the scenario with the lengths of copies ("h2d", "d2h") and kernels ("kernel") times a factor."""
     ops: list[Op] = []
     for op in case.schedule.ops:
@@ -246,15 +246,15 @@ def _scaled(case: Scenario, factors: dict[str, float]) -> Scenario:
         else:
             ops.append(op)
     roomy = tuple(replace(buffer, bytes=LARGEST_BYTES) for buffer in case.schedule.buffers)
-    return Scenario(replace(case.schedule, ops=tuple(ops), buffers=roomy), case.device)
+    return Work(replace(case.schedule, ops=tuple(ops), buffers=roomy), case.device)
 
 
-def _without_width(case: Scenario) -> Scenario:
+def _without_width(case: Work) -> Work:
     """Return the scenario in which all kernels run side by side, each for the time that it takes alone."""
     alone_s = {op: case.device.occupancy(op).alone_s for op in case.schedule.ops if isinstance(op, Kernel)}
     ops = [_timed(op, alone_s[op], SLIVER) if isinstance(op, Kernel) else op for op in case.schedule.ops]
     device = with_values(case.device, {"compute.concurrent_kernels": ALL_AT_ONCE})
-    return Scenario(replace(case.schedule, ops=tuple(ops)), device)
+    return Work(replace(case.schedule, ops=tuple(ops)), device)
 
 
 def _timed(kernel: Kernel, alone_s: float, fill: float) -> Kernel:
@@ -278,10 +278,10 @@ def _engines_of(device: Device) -> tuple[str, str, str]:
     return names[engine_of[H2D]], names[engine_of[D2H]], names[engine_of[KERNEL]]
 
 
-def loads_of(case: Scenario) -> dict[str, Load]:
+def loads_of(case: Work) -> dict[str, Load]:
     """Return the load of each engine that is used: bytes at the rate of pinned memory, kernels without latencies."""
     there, back, compute = _engines_of(case.device)
-    schedule, device = without_latencies(case)
+    schedule, device = without_latencies(case)[:2]
     busy, of_streams = defaultdict[str, float](float), defaultdict[str, dict[int, float]](lambda: defaultdict(float))
     for op in schedule.ops:
         if isinstance(op, Copy):
@@ -312,13 +312,13 @@ def limits_of(loads: dict[str, Load], floor: int) -> tuple[int, dict[Key, int]]:
 # Simulations without some causes
 
 
-def _of_device(change: Callable[[Device], Device]) -> Callable[[Scenario], Scenario]:
-    return lambda case: Scenario(case.schedule, change(case.device))
+def _of_device(change: Callable[[Device], Device]) -> Callable[[Work], Work]:
+    return lambda case: Work(case.schedule, change(case.device))
 
 
 # What is changed behind the order and the calls, each after those before it.
-_WITHOUT: dict[Key, Callable[[Scenario], Scenario]] = {
-    "pageable-memory": lambda case: Scenario(calls.pinned(case.schedule), case.device),
+_WITHOUT: dict[Key, Callable[[Work], Work]] = {
+    "pageable-memory": lambda case: Work(calls.pinned(case.schedule), case.device),
     "connections": _of_device(lambda device: device.with_connections(MOST_CONNECTIONS)),
     "duplex": _of_device(lambda device: without(device, "duplex")),
     "host-issue": without_host_costs,
@@ -333,8 +333,8 @@ class Removals:
     ``is_exact``: over all orders of removal; else over two. Unless it is said, as many as ``BUDGET`` allows.
     """
 
-    def __init__(self, scenario: Scenario, is_exact: bool | None = None) -> None:
-        self.case = scenario
+    def __init__(self, scenario: Work, is_exact: bool | None = None) -> None:
+        self.work = scenario
         self._needs = dependences_of(scenario.schedule)
         self._once = [op for i in sorted(self._needs.common) if isinstance(op := scenario.schedule.ops[i], Copy)]
         self.is_racy = self._needs.is_racy
@@ -353,7 +353,7 @@ class Removals:
         self.is_exact = n_ops << len(self.present) <= BUDGET if is_exact is None else is_exact
 
     def _is_present(self) -> dict[Key, bool]:
-        case, schedule, needs = self.case, self.case.schedule, self._needs
+        case, schedule, needs = self.work, self.work.schedule, self._needs
         directions = {op.direction for op in schedule.ops if isinstance(op, Copy)}
         return {
             "pageable-memory": calls.has_pageable(schedule),
@@ -376,7 +376,7 @@ class Removals:
         if len(self._needs.orders) > 1:
             orders = list(self._needs.orders)
             self._order = self._best("_order", orders, frozenset(("issue-order",)), everything)
-        connections = self.case.device.connections
+        connections = self.work.device.connections
         if "needless-order" in self.present and 1 < connections < MOST_CONNECTIONS:
             numbers = [connections, MOST_CONNECTIONS]
             self._most = self._best("_most", numbers, frozenset(("needless-order",)), everything)
@@ -408,10 +408,10 @@ class Removals:
             alone = self.run(self._without_limit(key))
         return (self.makespan - alone) / TICKS_PER_S
 
-    def scenario(self, removed: frozenset[Key]) -> Scenario:
+    def scenario(self, removed: frozenset[Key]) -> Work:
         """Return the schedule and the device without the causes ``removed``."""
         key = removed & _PROGRAM, self._order, self._most
-        case = Scenario(self._programs.of(key, lambda: self._changed(removed)), self.case.device)
+        case = Work(self._programs.of(key, lambda: self._changed(removed)), self.work.device)
         for cause, change in _WITHOUT.items():
             case = change(case) if cause in removed else case
         return case
@@ -419,46 +419,46 @@ class Removals:
     def _changed(self, removed: frozenset[Key]) -> tuple[Schedule, int]:
         """Return the schedule with other calls, order and streams, and its cost in the cache."""
         made = self._reissued(removed)
-        made = calls.without_slow_calls(Scenario(made, self.case.device)) if "slow-calls" in removed else made
+        made = calls.without_slow_calls(Work(made, self.work.device)) if "slow-calls" in removed else made
         made = without_once(made, self._once) if "copied-once" in removed else made
         if "host-work" in removed:
             made = replace(made, ops=tuple(op for op in made.ops if not isinstance(op, HostWork)))
         return made, len(made)
 
     def _reissued(self, removed: frozenset[Key]) -> Schedule:
-        schedule, holds = self.case.schedule, "host-waits" not in removed
+        schedule, holds = self.work.schedule, "host-waits" not in removed
         is_ordered = not removed & {"needless-order", "issue-order"}
         if not holds:
             schedule = calls.without_host_waits(schedule) if is_ordered else calls.unblocked(schedule)
         schedule = without_legacy(schedule) if "legacy-stream" in removed else schedule
         if is_ordered:
-            return still_ordered(self.case.schedule, schedule)
+            return still_ordered(self.work.schedule, schedule)
         order = self._order if "issue-order" in removed else None
         if "needless-order" in removed:
             return self._needs.unordered(schedule, order, holds, self._most)
         assert order is not None
         return self._needs.reordered(schedule, order, holds)
 
-    def _without_limit(self, key: Key) -> Scenario:
+    def _without_limit(self, key: Key) -> Work:
         if key == "few-blocks":
-            return _with_enough_blocks(self.case)
+            return _with_enough_blocks(self.work)
         if key == "full-kernels":
-            return _without_width(self.case)
+            return _without_width(self.work)
         mean = sum(load.busy for load in self.loads.values()) / len(self.loads)
         factors = {}
-        for kind, engine in zip(("h2d", "d2h", "kernel"), _engines_of(self.case.device), strict=True):
+        for kind, engine in zip(("h2d", "d2h", "kernel"), _engines_of(self.work.device), strict=True):
             load = self.loads.get(engine, Load(1.0, 1.0))
             queued = 1.0 if engine == "compute" else load.busiest / load.busy
             factors[kind] = mean / load.busy if key == "unbalanced" else queued
-        return _scaled(self.case, factors)
+        return _scaled(self.work, factors)
 
-    def run(self, scenario: Scenario) -> int:
+    def run(self, scenario: Work) -> int:
         """Return the makespan of any scenario, in ticks."""
         return ticks(self._simulate(scenario).makespan_s)
 
-    def _simulate(self, scenario: Scenario) -> Timeline:
+    def _simulate(self, scenario: Work) -> Timeline:
         self.simulations += 1
-        return simulate_one_of_many(*scenario, many=SIMULATIONS)
+        return simulate_one_of_many(*scenario[:2], many=SIMULATIONS)
 
 
 # How causes share what they have lost together
@@ -483,9 +483,9 @@ def split_of(removals: Removals) -> Split:
     have the card.
     """
     values = _shares_of(removals)
-    best, own = removals.best(), lower_bound(*removals.case)
+    best, own = removals.best(), lower_bound(*removals.work[:2])
     everything = removals.scenario(frozenset(removals.present))
-    both = own.each, lower_bound(*everything).each
+    both = own.each, lower_bound(*everything[:2]).each
     work = {name: min(each.get(name, 0.0) for each in both) for name in ENGINE_WORDS.values()}
     bound_by = max(work, key=work.__getitem__)
     floor = min(best, *map(ticks, (work[bound_by], own.seconds)))

@@ -77,7 +77,7 @@ def loop_answer(found: Advice, batch: int = 0, inputs: dict[str, Any] | None = N
         verdict=(*filter(None, (shown,)), f"first: {found.words}; {waits}"),
         facts=facts("", [headline]),
         tables=(table,),
-        notes=tuple(within_words(found.before.made.case.device)),
+        notes=tuple(within_words(found.before.made.work.device)),
         more=(*[every][: table != every], *conditions),
         pictures=partial(_first_steps, found),
         data={**found.to_json(inputs), "loops": to_builtins(rows)},
@@ -86,14 +86,14 @@ def loop_answer(found: Advice, batch: int = 0, inputs: dict[str, Any] | None = N
 
 def _loop_rows(found: Advice, batch: int) -> list[dict[str, Any]]:
     """Return what is known of a loop as it is and with each of the changes that were tried."""
-    steps = 1 if _loop_of(found.before) else len(steps_of(found.before.made.case.schedule).steps)
+    steps = 1 if _loop_of(found.before) else len(steps_of(found.before.made.work.schedule).steps)
     return [
         {
             "title": trial.text or AS_IT_IS,
             "loop": _loop_of(trial),
             "step_s": trial.takes_s / steps,
             "gain": trial.gain,
-            "binds": waits_for(trial.made.case),
+            "binds": waits_for(trial.made.work),
             "assumes": trial.condition,
             "samples_per_s": max(1, batch) * steps / trial.takes_s,
         }
@@ -102,17 +102,17 @@ def _loop_rows(found: Advice, batch: int) -> list[dict[str, Any]]:
 
 
 def _loop_of(trial: Trial) -> Loop | None:
-    source = trial.made.case.source
+    source = trial.made.work.source
     return source.loop if isinstance(source, LoopSource) else None
 
 
 def _first_steps(found: Advice) -> Pictures:
     """Return the time lines as it is and with the first changes: of a loop, its first steps."""
-    cases = {trial.text or AS_IT_IS: trial.made.case for trial in (found.before, found.first or found.before)}
+    cases = {trial.text or AS_IT_IS: trial.made.work for trial in (found.before, found.first or found.before)}
     loops = {title: case.source for title, case in cases.items() if isinstance(case.source, LoopSource)}
     steps = PICTURED + max((source.loop.workers for source in loops.values()), default=0)
-    cases |= {title: source.case(steps) for title, source in loops.items()}
-    return Pictures(lines=tuple(Shown(title, simulate_one_of_many(*case.scenario)) for title, case in cases.items()))
+    cases |= {title: source.work(steps) for title, source in loops.items()}
+    return Pictures(lines=tuple(Shown(title, simulate_one_of_many(*case[:2])) for title, case in cases.items()))
 
 
 def _loop_table(rows: Sequence[dict[str, Any]], of_batch: str, within: float) -> Table:

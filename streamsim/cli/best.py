@@ -45,7 +45,7 @@ from streamsim.errors import InputError
 from streamsim.files import write_text
 from streamsim.program import Layers, Loop, Offload, Workload
 from streamsim.search import BUDGET_OPS, MOST_DEPTH, SLOW, Best, Grid, best, best_offload, best_program, is_fast
-from streamsim.transform import LayersSource, Scenario, Source, changed_by
+from streamsim.transform import LayersSource, Source, Work, changed_by
 
 SEARCHED = {"--chunks", "--streams", "--order", "--buffers", "--launch"}  # options of predict that a search varies
 
@@ -193,7 +193,7 @@ def _program(context: click.Context, given: Given) -> _Found:
         changes = found.simplest.config.changes
         depth = next((int(change.option.split()[1]) for change in changes if change.kind == "--prefetch"), 0)
         others = (change for change in changes if change.kind != "--prefetch")
-        return code_of_steps_noted(changed_by(others, Scenario(given.schedule, card)).case.schedule, language, depth)
+        return code_of_steps_noted(changed_by(others, Work(given.schedule, card)).work.schedule, language, depth)
 
     return _Found(found, {"program": str(params["workload"]), **asked.inputs(), "independent": independent}, text)
 

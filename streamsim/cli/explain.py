@@ -29,7 +29,7 @@ from streamsim.cli.options import (
 )
 from streamsim.cli.printing import OWN_CARD, emit, page_asked, page_option, write_beside
 from streamsim.cli.recording import choices_of, not_replayed_answer, recorded_answer
-from streamsim.cli.work import ALONE, Work, is_given, on_own_card, place_layers, programs_of, refuse, work_of
+from streamsim.cli.work import ALONE, Asked, is_given, on_own_card, place_layers, programs_of, refuse, work_of
 from streamsim.device import within_words, write_device
 from streamsim.diagnosis import Measured, diagnose
 from streamsim.errors import OK, InputError
@@ -105,9 +105,9 @@ def explain_command(
       streamsim explain --h2d 200MB --kernel 4ms --d2h 50MB --chunks 8 --streams 4 --device rtx4090 --measured 14.5ms
       streamsim explain --h2d 200MB --kernel 4ms --d2h 50MB --chunks 8 --device a100 --measured 1:14.4ms,4:11.2ms
     """  # noqa: D301 - click wants the backspace itself
-    asked = (*FILES, "page", "fail_if", "measured")
+    of_one = (*FILES, "page", "fail_if", "measured")
     if others:
-        refuse(context, (*asked, "as_list", "layers"), ALONE)
+        refuse(context, (*of_one, "as_list", "layers"), ALONE)
         emit(_several(context, [path for path in (workload, *others) if path]))
         return OK
     if as_list:
@@ -115,17 +115,17 @@ def explain_command(
         emit(choices_of(workload))
         return OK
     try:
-        work = work_of(context)
+        asked = work_of(context)
     except NotReplayedError as error:
-        if workload is None or "untraced_time" in part_asked() or any(is_given(context, name) for name in asked):
+        if workload is None or "untraced_time" in part_asked() or any(is_given(context, name) for name in of_one):
             raise
         context.meta[OWN_CARD] = True
         emit(not_replayed_answer(workload, error))
         return OK
     if measured is not None:
         refuse(context, FILES, "does not go with --measured; leave one of them out")
-    answer = _explained(context, workload, work) if measured is None else _diagnosed(work, measured)
-    emit(answer, work.device)
+    answer = _explained(context, workload, asked) if measured is None else _diagnosed(asked, measured)
+    emit(answer, asked.work.device)
     replay = answer.data.get("replay")
     off = {"replay": {**replay, "error": abs(replay["error"])}} if replay else {}
     return judged(fail_if, {**answer.data, **off})
@@ -143,19 +143,19 @@ def _several(context: click.Context, paths: Sequence[Path]) -> Answer:
     return explanations_answer(found, list(notes))
 
 
-def _explained(context: click.Context, path: Path | None, work: Work) -> Answer:
+def _explained(context: click.Context, path: Path | None, asked: Asked) -> Answer:
     """Return why the work takes so long, above it what was recorded of it, and write the files."""
     with noting_compilation():
-        explanation = explain(*work.case[:3])
+        explanation = explain(*asked.work[:3])
     command = _whatif_words(context, path) if path is not None else ""
-    answer = explanation_answer(explanation, work.bound, work.assumed, work.inputs, command)
+    answer = explanation_answer(explanation, asked.bound, asked.assumed, asked.inputs, command)
     plot, trace, remedied, save_profile = (context.params[name] for name in FILES)
-    given = work.given
+    given = asked.given
     if path is not None and given is not None and given.replayed is not None:
         is_on_another = is_given(context, "device")
         if is_on_another:
             whole, _, without = given.replayed
-            given = replayed(path.name, whole, without.untraced_s, work.device)
+            given = replayed(path.name, whole, without.untraced_s, asked.work.device)
         answer, found = recorded_answer(given, explanation, answer, is_on_another)
         write_beside({"recorded": found.recorded, "replayed": found.timeline}, plot, trace)
         if save_profile is not None:
@@ -184,14 +184,15 @@ def _whatif_words(context: click.Context, path: Path) -> str:
 def _remedied(explanation: Explanation, path: Path) -> Schedule:
     """Return the schedule with the changes to make first, or else with those that gain most."""
     first = explanation.first or explanation.tried.fastest
-    if first is None or first.made.case.schedule == explanation.timeline.schedule:
+    if first is None or first.made.work.schedule == explanation.timeline.schedule:
         why = explanation.advice if first is None else f"the schedule stays as it is: {first.text}"
         raise InputError(f"--remedied {path}: {why}; nothing to save")
-    return first.made.case.schedule
+    return first.made.work.schedule
 
 
-def _diagnosed(work: Work, measured: tuple[Measured, ...]) -> Answer:
+def _diagnosed(asked: Asked, measured: tuple[Measured, ...]) -> Answer:
     """Return which mistakes explain the measured times of the work."""
+    work = asked.work
     program: Workload | Schedule = work.schedule
     meant, config = work.schedule, None
     if isinstance(work.source, LoopSource):
@@ -203,4 +204,4 @@ def _diagnosed(work: Work, measured: tuple[Measured, ...]) -> Answer:
             note(f"--streams {config.streams}: one chunk runs in one stream; give --chunks, the number of its pieces")
     with noting_compilation():
         found = diagnose(program, work.device, measured, config)
-    return diagnosis_answer(found, simulate(meant, work.device) if page_asked() else None, work.inputs)
+    return diagnosis_answer(found, simulate(meant, work.device) if page_asked() else None, asked.inputs)

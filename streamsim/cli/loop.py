@@ -33,7 +33,7 @@ from streamsim.files import write_text
 from streamsim.program import SAMPLE_FORM, Loop, LoopFile, parse_sample, read_loop_file
 from streamsim.text import format_bytes, format_seconds, one_line
 from streamsim.training import loop_of
-from streamsim.transform import Case, LoopSource, changed_by
+from streamsim.transform import LoopSource, Work, changed_by
 
 
 @click.command("loop", cls=BriefCommand)
@@ -89,14 +89,14 @@ def loop_command(
         found = advise(*case[:3])
     if output is not None:
         changes = found.first.changes if found.first else ()
-        best = changed_by((change for change in changes if change.of_loop), LoopSource(loop, asked.load()).case())
-        assert isinstance(best.case.source, LoopSource)
-        write_text(training_program(best.case.source.loop, best.text or "as it is"), output)
+        best = changed_by((change for change in changes if change.of_loop), LoopSource(loop, asked.load()).work())
+        assert isinstance(best.work.source, LoopSource)
+        write_text(training_program(best.work.source.loop, best.text or "as it is"), output)
     shown = f"{one_line(file.name)}: {_words(loop)}" if file is not None and kind_of_file(file) == PROGRAM else ""
     emit(loop_answer(found, options["batch"] or 0, asked.inputs(), shown), case.device)
 
 
-def _asked(context: click.Context, file: Path | None, said: LoopFile) -> tuple[Loop, Case, DeviceOptions]:
+def _asked(context: click.Context, file: Path | None, said: LoopFile) -> tuple[Loop, Work, DeviceOptions]:
     """Return the loop that is ``said`` by options, a file or a recording; its program; and the device.
 
     The program is the recorded one, unless options say more of the loop.
@@ -106,7 +106,7 @@ def _asked(context: click.Context, file: Path | None, said: LoopFile) -> tuple[L
     if file is None or kind_of_file(file) != PROGRAM:
         check_no_part()
         loop = (said if file is None else replace(read_loop_file(file), **by_options)).loop()
-        return loop, LoopSource(loop, asked.load()).case(), asked
+        return loop, LoopSource(loop, asked.load()).work(), asked
     given = read_given(file)
     asked = on_own_card(context, asked, given)
     device = asked.load()
@@ -116,7 +116,7 @@ def _asked(context: click.Context, file: Path | None, said: LoopFile) -> tuple[L
     for name in by_options:
         raise InputError(f"--{name.replace('_', '-')}: the recording shows it; leave the option out")
     loop = replace(found, **more)
-    return loop, Case(given.schedule, device) if loop == found else LoopSource(loop, device).case(), asked
+    return loop, Work(given.schedule, device) if loop == found else LoopSource(loop, device).work(), asked
 
 
 def _words(loop: Loop) -> str:

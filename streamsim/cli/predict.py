@@ -26,11 +26,10 @@ from streamsim.cli.options import (
 )
 from streamsim.cli.printing import emit, page_option
 from streamsim.cli.side_by_side import predict_several
-from streamsim.cli.work import ALONE, Work, place_layers, refuse, work_of
+from streamsim.cli.work import ALONE, Asked, place_layers, refuse, work_of
 from streamsim.errors import OK
 from streamsim.recorded import write_recording
 from streamsim.report import plot_compared, plot_remedied, save_picture, write_trace
-from streamsim.transform import Source
 
 
 @click.command("predict", cls=BriefCommand)
@@ -105,13 +104,14 @@ def predict_command(
         refuse(context, ("recording", "explain", "formulas", "samples", "fail_if", *["layers"] * bool(others)), ALONE)
         predict_several(context, others, plot, trace)
         return OK
-    work = work_of(context)
-    prediction, explanation, between = _predicted(work), None, None
+    asked = work_of(context)
+    work = asked.work
+    prediction, explanation, between = _predicted(asked), None, None
     with noting_compilation():
         if samples is not None:
             between = interval(work.schedule, work.device, samples, options["seed"])
         if options["explain"]:
-            explanation = explain(*work.case[:3])
+            explanation = explain(*work[:3])
     if plot is not None:
         compared = partial(plot_compared, prediction)
         save_picture(partial(plot_remedied, explanation) if explanation else compared, plot)
@@ -119,7 +119,7 @@ def predict_command(
         write_trace(prediction.timeline, trace)
     if recording is not None:
         write_recording(prediction.timeline, recording)
-    answer = prediction_answer(prediction, between, explanation, work.assumed, options["formulas"], work.inputs)
+    answer = prediction_answer(prediction, between, explanation, asked.assumed, options["formulas"], asked.inputs)
     emit(answer, work.device)
     return judged(fail_if, answer.data)
 
@@ -127,12 +127,12 @@ def predict_command(
 take_several(predict_command)
 
 
-def _predicted(work: Work) -> Prediction:
+def _predicted(asked: Asked) -> Prediction:
     """Return the prediction; of a workload with the bound of the work, and beside a ring the time without it."""
-    prediction = predict(work.schedule, work.device)
-    if work.bound is not None:
-        prediction = prediction.beside(work.bound)
-    if isinstance(work.source, Source) and work.source.config.buffers is not None:
-        without = without_ring(work.source.config.without_ring().schedule(work.source.workload), work.device)
+    prediction, pipeline = predict(*asked.work[:2]), asked.work.pipeline
+    if asked.bound is not None:
+        prediction = prediction.beside(asked.bound)
+    if pipeline is not None and pipeline.config.buffers is not None:
+        without = without_ring(pipeline.config.without_ring().schedule(pipeline.workload), asked.work.device)
         prediction = replace(prediction, without_ring=without)
     return prediction

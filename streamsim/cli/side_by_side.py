@@ -75,7 +75,7 @@ def _programs(context: click.Context, programs: Iterable[tuple[Path, Issued]]) -
         raise InputError(f"--connections {asked.connections}: a program takes one value at a time; give one")
     for path, issued in programs:
         for name in names_of(asked.device):
-            work = work_on(context, issued, replace(asked, device=name))
+            work = work_on(context, issued, replace(asked, device=name)).work
             p, card = predict(work.schedule, work.device), work.device
             times = {**attributes(p, "makespan_s", "serial_s", "speedup"), WITHIN: p.known_within or None}
             rows.append({"schedule": str(path), "device": card.name, "connections": card.connections, **times})

@@ -26,14 +26,14 @@ from streamsim.cli.options import (
     pipeline_options,
 )
 from streamsim.cli.printing import OWN_CARD, beside_options, emit, page_option, write_beside
-from streamsim.cli.work import Work, is_given, place_layers, work_of
+from streamsim.cli.work import Asked, is_given, place_layers, work_of
 from streamsim.code import LANGUAGES, Language
 from streamsim.device import MOST_CONNECTIONS, dump_device, load_device
 from streamsim.errors import InputError
 from streamsim.files import write_text
 from streamsim.program import MOST_WORKERS, write_schedule
 from streamsim.timeline import recorded_timeline
-from streamsim.transform import IN_ROUNDS, ISSUE_ORDERS, Case, Change, LoopSource, changed_by, in_making_order, kernels
+from streamsim.transform import IN_ROUNDS, ISSUE_ORDERS, Change, LoopSource, Work, changed_by, in_making_order, kernels
 from streamsim.transform import changes as make
 
 COUNT = click.IntRange(1, 1024)
@@ -144,30 +144,30 @@ def whatif_command(
     """  # noqa: D301 - click wants the backspace itself
     if language is not None and output is None:
         raise InputError(f"--as {language}: the program needs its file; give --output too")
-    work = _work(click.get_current_context(), schedule)
-    case, given = work.case, work.given
+    asked = _asked(click.get_current_context(), schedule)
+    work, given = asked.work, asked.given
     changes = _changes(**options)
     if not changes:
         raise InputError("nothing to change; give --pin, --async, --streams 2 or another change of --help")
-    found = what_if(case.schedule, case.device, changes, options["independent"], case.source)
-    found = replace(found, notes=(*found.notes, *_assumed(found.case)))
+    found = what_if(work.schedule, work.device, changes, options["independent"], work.source)
+    found = replace(found, notes=(*found.notes, *_assumed(found.work)))
     beside = {"as it is": found.as_it_is, f"with {found.together.change}": found.timeline}
     if given is not None and given.recorded is not None:
         was = recorded_timeline(found.as_it_is, given.recorded)
         beside = {"recorded": was, f"predicted with {found.together.change}": found.timeline}
-    text = None if language is None else _code(found.case, case, language, options)
+    text = None if language is None else _code(found.work, work, language, options)
     write_beside(beside, plot, trace)
     if output is not None and text is not None:
         write_text(text, output)
     elif output is not None:
-        write_schedule(found.case.schedule, output, profile=dump_device(given.device) if given and given.device else "")
-    emit(what_if_answer(found, f"{schedule.name} on {case.device.name}", beside), case.device)
+        write_schedule(found.work.schedule, output, profile=dump_device(given.device) if given and given.device else "")
+    emit(what_if_answer(found, f"{schedule.name} on {work.device.name}", beside), work.device)
 
 
 _of_file = pipeline_options(place_layers(device_options(click.Command("whatif"))))  # the options that a file gives
 
 
-def _work(context: click.Context, path: Path) -> Work:
+def _asked(context: click.Context, path: Path) -> Asked:
     """Return the work in a file, with the options that it gives; the device's options of the command win."""
     of_file = _of_file.make_context("whatif", [str(path)], context.parent)
     for name in DeviceOptions.__struct_fields__:
@@ -179,20 +179,20 @@ def _work(context: click.Context, path: Path) -> Work:
     return work_of(of_file)
 
 
-def _assumed(case: Case) -> list[str]:
+def _assumed(work: Work) -> list[str]:
     """Return what is assumed of the kernels of a workload."""
-    if case.pipeline is None:
+    if work.pipeline is None:
         return []
-    workload, config = case.pipeline.workload, case.pipeline.config
-    return kernel_assumptions(workload, config.chunks, case.device, config.launch)
+    workload, config = work.pipeline.workload, work.pipeline.config
+    return kernel_assumptions(workload, config.chunks, work.device, config.launch)
 
 
-def _code(changed: Case, case: Case, language: Language, options: dict[str, Any]) -> str:
+def _code(changed: Work, work: Work, language: Language, options: dict[str, Any]) -> str:
     """Return the program of the pipeline with the changes. Raises InputError if the steps of the schedule differ."""
     if changed.source is not None:
         source = changed.source
         return code_of_issued(source.loop if isinstance(source, LoopSource) else source, language)
-    issued = changed_by(_changes(**{**options, "prefetch": None}), case).case.schedule
+    issued = changed_by(_changes(**{**options, "prefetch": None}), work).work.schedule
     return code_of_steps_noted(issued, language, options["prefetch"] or 0)
 
 

@@ -42,7 +42,6 @@ from streamsim.program import (
     Config,
     Loop,
     Offload,
-    Schedule,
     Workload,
     read_layers,
     read_loop,
@@ -50,7 +49,7 @@ from streamsim.program import (
     workload_of_sizes,
 )
 from streamsim.text import chosen, format_seconds, parse_buffers, parse_bytes
-from streamsim.transform import Case, LayersSource, LoopSource, Origin, Source
+from streamsim.transform import LayersSource, LoopSource, Source, Work
 
 CUT = tuple(name for name in Config.__struct_fields__ if name != "memory")
 SEARCHED = ("max_chunks", "max_streams")
@@ -91,32 +90,25 @@ OF_LAYERS = ("passes", "direction", "reserve", "depth", "resident", "max_depth",
 Issued = Source | LayersSource | Loop | Given
 
 
-class Work(NamedTuple):
-    """A program on a device, and how it was asked for.
+class Asked(NamedTuple):
+    """The work that a command is asked about.
 
-    - ``inputs``: what was asked, as plain numbers and strings; ``source``: what it is made from, if that is known.
+    - ``inputs``: what was asked, as plain numbers and strings.
     - ``assumed``: sentences on its kernels or steps; ``given``: the program in the file, if the file holds one.
     """
 
-    schedule: Schedule
-    device: Device
+    work: Work
     inputs: dict[str, Any]
-    source: Origin | None = None
     assumed: Sequence[str] = ()
     given: Given | None = None
 
     @property
-    def case(self) -> Case:
-        """Return the program, its device and its source."""
-        return Case(self.schedule, self.device, self.source)
-
-    @property
     def bound(self) -> Bound | None:
         """Return the time that no way to cut and issue a workload beats, with the memory and launch of the work."""
-        if not isinstance(self.source, Source):
+        pipeline = self.work.pipeline
+        if pipeline is None:
             return None
-        workload, config = self.source.workload, self.source.config
-        return work_bound(workload, self.device, config.memory, config.launch)
+        return work_bound(pipeline.workload, self.work.device, pipeline.config.memory, pipeline.config.launch)
 
 
 def is_given(context: click.Context, name: str) -> bool:
@@ -205,24 +197,24 @@ def programs_of(context: click.Context, paths: Iterable[Path]) -> Iterator[tuple
         yield path, found
 
 
-def work_of(context: click.Context) -> Work:
+def work_of(context: click.Context) -> Asked:
     """Return the work that the options of a command ask for, on the device that they name. Raises InputError."""
     return work_on(context, read_issued(context), picked(DeviceOptions, context.params))
 
 
-def work_on(context: click.Context, found: Issued, asked: DeviceOptions) -> Work:
+def work_on(context: click.Context, found: Issued, on: DeviceOptions) -> Asked:
     """Return what was read on a device. Raises InputError."""
     match found:
         case Given():
-            asked = on_own_card(context, asked, found)
-            inputs = {"schedule": str(context.params["workload"]), **part_asked(), **asked.inputs()}
-            return Work(found.schedule, asked.load(), inputs, given=found)
+            on = on_own_card(context, on, found)
+            inputs = {"schedule": str(context.params["workload"]), **part_asked(), **on.inputs()}
+            return Asked(Work(found.schedule, on.load()), inputs, given=found)
         case Loop():
-            return _loop_on(LoopSource(found, asked.load()), asked)
+            return _loop_on(LoopSource(found, on.load()), on)
         case LayersSource():
-            return _layers_on(found, asked)
+            return _layers_on(found, on)
         case Source():
-            return _workload_on(found, asked)
+            return _workload_on(found, on)
 
 
 def on_own_card(context: click.Context, asked: DeviceOptions, given: Given) -> DeviceOptions:
@@ -239,31 +231,31 @@ def on_own_card(context: click.Context, asked: DeviceOptions, given: Given) -> D
     return replace(asked, device=given.device)
 
 
-def _loop_on(source: LoopSource, asked: DeviceOptions) -> Work:
-    case = source.case()
-    step = format_seconds(case.seconds_of(simulate_one_of_many(*case.scenario)))
-    assumed = f"times are those of the whole {case.schedule.name}; once the loop is warm, a step takes {step}"
-    return Work(*case[:2], {"loop": to_builtins(source.loop), **asked.inputs()}, source, [assumed])
+def _loop_on(source: LoopSource, on: DeviceOptions) -> Asked:
+    work = source.work()
+    step = format_seconds(work.seconds_of(simulate_one_of_many(*work[:2])))
+    assumed = f"times are those of the whole {work.schedule.name}; once the loop is warm, a step takes {step}"
+    return Asked(work, {"loop": to_builtins(source.loop), **on.inputs()}, [assumed])
 
 
-def _layers_on(source: LayersSource, asked: DeviceOptions) -> Work:
-    schedule, device = source.config.schedule(source.layers), asked.load()
+def _layers_on(source: LayersSource, on: DeviceOptions) -> Asked:
+    schedule, device = source.config.schedule(source.layers), on.load()
     remedy = "give a smaller --depth, fewer layers that are --resident, or less --reserve"
     device.check_room(schedule.device_bytes, remedy)
-    inputs = {"layers": to_builtins(source.layers), **to_builtins(source.config), **asked.inputs()}
-    return Work(schedule, device, inputs, source, source.layers.assumed)
+    inputs = {"layers": to_builtins(source.layers), **to_builtins(source.config), **on.inputs()}
+    return Asked(Work(schedule, device, source), inputs, source.layers.assumed)
 
 
-def _workload_on(source: Source, asked: DeviceOptions) -> Work:
+def _workload_on(source: Source, on: DeviceOptions) -> Asked:
     config = source.config
-    workload, asked = asked.written_in(source.workload)
-    device = asked.load_for(workload)
-    inputs = {**workload_inputs(workload), **to_builtins(config), **asked.inputs()}
+    workload, on = on.written_in(source.workload)
+    device = on.load_for(workload)
+    inputs = {**workload_inputs(workload), **to_builtins(config), **on.inputs()}
     workload, of_events = timed_alone_noted(workload, device)
     schedule = config.schedule(workload)
     check_room(workload, config, device)
     assumed = kernel_assumptions(workload, config.chunks, device, config.launch)
-    return Work(schedule, device, inputs, Source(workload, config), [*of_events, *assumed])
+    return Asked(Work(schedule, device, Source(workload, config)), inputs, [*of_events, *assumed])
 
 
 def workload_inputs(workload: Workload) -> dict[str, Any]:

@@ -4,21 +4,21 @@ from msgspec.structs import replace
 
 from streamsim.analysis import lower_bound
 from streamsim.compiled import simulate_one_of_many
-from streamsim.transform import Case, LoopSource
+from streamsim.transform import LoopSource, Work
 
 FASTER = 0.9  # a part shortened to this share shows whether the loop waits for it
 BINDS = 0.25  # the loop waits for a part if it gains at least this share of the time that the part gains
 FILLS = 0.9  # or if the part takes this share of the loop's time
 
 
-def waits_for(case: Case) -> tuple[str, ...]:
+def waits_for(case: Work) -> tuple[str, ...]:
     """Return the parts that a training loop waits for; of a recorded program what sets its lower bound.
 
     If such a part takes less time, the loop gains at least a quarter of that. Or the part fills the loop's time, beside
     another part that does. There are several if parts take turns.
     """
     if not isinstance(case.source, LoopSource):
-        return (lower_bound(*case.scenario).bound_by,)
+        return (lower_bound(*case[:2]).bound_by,)
     loop, staging_s = case.source.loop, case.source.staging_s
     link, steps, seconds = case.device.h2d, 2 * loop.warm_steps + 1, _seconds_of(case)
     rate = link.bandwidth_bytes_per_s if loop.is_pinned else link.pageable_bandwidth_bytes_per_s
@@ -38,5 +38,5 @@ def waits_for(case: Case) -> tuple[str, ...]:
     return tuple(bound) or ("calls of the host",)
 
 
-def _seconds_of(case: Case) -> float:
-    return case.seconds_of(simulate_one_of_many(*case.scenario))
+def _seconds_of(case: Work) -> float:
+    return case.seconds_of(simulate_one_of_many(*case[:2]))

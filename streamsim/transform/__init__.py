@@ -56,4 +56,4 @@ from streamsim.transform.ops import (
     working_streams,
 )
 from streamsim.transform.repeated_step import has_more, is_recorded, repeated_step
-from streamsim.transform.scenario import Case, LayersSource, LoopSource, Origin, Scenario, Source
+from streamsim.transform.work import LayersSource, LoopSource, Origin, Source, Work

@@ -48,7 +48,7 @@ from streamsim.transform.ops import (
     working_streams,
 )
 from streamsim.transform.repeated_step import is_recorded
-from streamsim.transform.scenario import Case, LayersSource, LoopSource, Scenario
+from streamsim.transform.work import LayersSource, LoopSource, Work
 
 # Of the gap between two kernels of a graph, the part that a profiler counts to a kernel launched by itself: 0.6 of 1.0
 # us, by five nets that PyTorch's profiler recorded live on an H100 and an H200 and that were captured then.
@@ -74,7 +74,7 @@ MAKING_ORDER = (
 )
 
 
-def _nothing(_: Case) -> str:
+def _nothing(_: Work) -> str:
     return ""
 
 
@@ -103,20 +103,20 @@ class Change(NamedTuple):
     """
 
     option: str
-    make: Callable[[Case], Case]
-    does: Callable[[Case], str]
-    needs: Callable[[Case], str] = _nothing
+    make: Callable[[Work], Work]
+    does: Callable[[Work], str]
+    needs: Callable[[Work], str] = _nothing
     copies_ahead: bool = False
     of_loop: Callable[[LoopSource], OfLoop] | None = None
 
-    def of(self, case: Case) -> "Change":
+    def of(self, case: Work) -> "Change":
         """Return the change as it is made to ``case``. Raises InputError if that is a loop without such a change."""
         if not isinstance(case.source, LoopSource):
             return self
         if self.of_loop is None:
             raise InputError("the program is a training loop, which has no such change; try --pin or --workers")
         loop, words, needs = self.of_loop(case.source)
-        return self._replace(make=lambda _: loop.case(), does=lambda _: words, needs=lambda _: needs)
+        return self._replace(make=lambda _: loop.work(), does=lambda _: words, needs=lambda _: needs)
 
     @property
     def kind(self) -> str:
@@ -127,7 +127,7 @@ class Change(NamedTuple):
 class Changed(NamedTuple):
     """A changed program, with the options, the words and the assumptions of the changes that change something."""
 
-    case: Case
+    work: Work
     options: tuple[str, ...] = ()
     words: tuple[str, ...] = ()
     assumes: tuple[str, ...] = ()
@@ -170,7 +170,7 @@ def changed(change: Change, was: Changed, independent: bool = True) -> Changed:
     ``independent``: True if the user said that the steps are independent and can be cut. Raises InputError, which
     names the change, if it cannot be made.
     """
-    case = was.case
+    case = was.work
     try:
         change = change.of(case)
         made = change.make(case)
@@ -181,13 +181,13 @@ def changed(change: Change, was: Changed, independent: bool = True) -> Changed:
     except InputError as error:
         message = str(error)
         raise type(error)(message if message.startswith("--") else f"{change.option}: {message}") from None
-    if made.scenario == case.scenario:
-        return was._replace(case=made)
+    if made[:2] == case[:2]:
+        return was._replace(work=made)
     assumes = tuple(dict.fromkeys((*was.assumes, *conditions)))
     return Changed(made, (*was.options, change.option), (*was.words, change.does(case)), assumes)
 
 
-def _conditions(change: Change, was: Case, made: Case) -> Iterator[str]:
+def _conditions(change: Change, was: Work, made: Work) -> Iterator[str]:
     """Yield the conditions for the orders that a change loses. Raises InputError for one that it must not lose."""
     between = list[Lost]()
     for one in lost_orders(was, made):
@@ -217,17 +217,17 @@ def _of_steps(change: Change, lost: Sequence[Lost], ops: Sequence[Op]) -> str:
     return "" if all(is_load(op) and not names_memory(op) for op in copies) else IN_TIME
 
 
-def changed_by(changes: Iterable[Change], case: Case | Scenario, independent: bool = True) -> Changed:
+def changed_by(changes: Iterable[Change], case: Work, independent: bool = True) -> Changed:
     """Return the program with all changes, made one after another as by :func:`changed`."""
-    return reduce(lambda found, change: changed(change, found, independent), changes, Changed(Case(*case)))
+    return reduce(lambda found, change: changed(change, found, independent), changes, Changed(case))
 
 
-def _still_ordered(case: Case, schedule: Schedule) -> Case:
+def _still_ordered(case: Work, schedule: Schedule) -> Work:
     """Return the case with a schedule whose ops may have lost an order, and with the waits that its data needs then."""
     return case.issued(still_ordered(case.schedule, schedule))
 
 
-def _of_results(condition: str) -> Callable[[Case], str]:
+def _of_results(condition: str) -> Callable[[Work], str]:
     """Return a function that gives the ``condition`` of recorded programs; others say how their host uses results."""
     return lambda case: condition if case.pipeline is None and is_recorded(case.schedule) else ""
 
@@ -238,7 +238,7 @@ def _of_results(condition: str) -> Callable[[Case], str]:
 def pin() -> Change:
     """Pin all host memory. The call of a copy that was pageable takes the profile's time."""
 
-    def make(case: Case) -> Case:
+    def make(case: Work) -> Work:
         if case.pipeline is not None:
             return case.with_options(memory="pinned")
         return _still_ordered(case, calls.pinned(case.schedule))
@@ -260,7 +260,7 @@ def keep() -> Change:
 def off_legacy() -> Change:
     """Issue the legacy default stream's ops elsewhere, and make all streams non-blocking."""
 
-    def does(case: Case) -> str:
+    def does(case: Work) -> str:
         unknown = orders_unknown(case.schedule)
         where = "the streams of the ops before them" if unknown else "a stream of their own"
         events = ", with events where ops need each other" * (has_legacy(case.schedule) and not unknown)
@@ -291,7 +291,7 @@ def drop_sync() -> Change:
     )
 
 
-def _depth_first(case: Case) -> Case | None:
+def _depth_first(case: Work) -> Work | None:
     """A serial pipeline with nothing that holds its host; others have nothing but pageable memory."""
     pipeline = case.pipeline
     if pipeline is None:
@@ -312,15 +312,15 @@ def pool() -> Change:
 def warm_calls() -> Change:
     """Make calls once before that hold the host far longer than others of their kind."""
 
-    def does(case: Case) -> str:
+    def does(case: Work) -> str:
         ops = case.schedule.ops
-        slow = sorted(calls.slow_calls(case.scenario), key=lambda i: -(ops[i].call_s or 0.0))
+        slow = sorted(calls.slow_calls(case), key=lambda i: -(ops[i].call_s or 0.0))
         op, more = ops[slow[0]], f", and {len(slow) - 1} more" if len(slow) > 1 else ""
         launching = f" to launch {shown(op.name)}" if isinstance(op, Kernel) else ""
         held = f"held the host for {format_seconds(op.call_s or 0.0)}{launching}{more}"
         return f"make the call once before: {call_name(op)} of ops[{slow[0]}] {held}"
 
-    return Change("--warm-calls", lambda case: case.issued(calls.without_slow_calls(case.scenario)), does)
+    return Change("--warm-calls", lambda case: case.issued(calls.without_slow_calls(case)), does)
 
 
 def workers(count: int) -> Change:
@@ -341,14 +341,14 @@ def workers(count: int) -> Change:
 def chunks(count: int) -> Change:
     """Cut the work into ``count`` chunks in all."""
 
-    def make(case: Case) -> Case:
+    def make(case: Work) -> Work:
         if case.pipeline is not None:
             return case.with_options(chunks=count, streams=min(case.pipeline.config.streams, count))
         schedule = case.schedule  # what the host does once, in a slow first call, is not done again for every piece
-        made = schedule if is_by_steps(schedule) else calls.slow_calls_apart(case.scenario)
+        made = schedule if is_by_steps(schedule) else calls.slow_calls_apart(case)
         return case.issued(made).issued(*in_chunks(made, count, _hidden_tables(case)))
 
-    def needs(case: Case) -> str:
+    def needs(case: Work) -> str:
         schedule = case.schedule
         is_known = case.pipeline or chunk_count(schedule) == count or not dependences_of(schedule).unnamed
         return "" if is_known else CAN_BE_CUT
@@ -356,7 +356,7 @@ def chunks(count: int) -> Change:
     return Change(f"--chunks {count}", make, lambda _: f"cut into {counted(count, 'chunk')}", needs)
 
 
-def _hidden_tables(case: Case) -> frozenset[Region]:
+def _hidden_tables(case: Work) -> frozenset[Region]:
     """Return the ranges that chunks were seen to share before all changes, and are no longer seen to share."""
     first = case.first
     if first is None or not any(isinstance(op, Kernel) and op.reads for op in first.ops):
@@ -368,14 +368,14 @@ def _hidden_tables(case: Case) -> frozenset[Region]:
 def streams(count: int) -> Change:
     """Deal the chunks out to ``count`` streams in turn."""
 
-    def make(case: Case) -> Case:
+    def make(case: Work) -> Work:
         if case.pipeline is None:
             return case.issued(in_streams(case.schedule, count))
         config = case.pipeline.config
         order = "depth-first" if _has_own_streams(config) else config.order
         return case.with_options(order=order, streams=count, buffers=config.slots)
 
-    def does(case: Case) -> str:
+    def does(case: Work) -> str:
         config = case.pipeline.config if case.pipeline else None
         now = config.streams if config else len(working_streams(case.schedule))
         if count < now:
@@ -395,12 +395,12 @@ def _has_own_streams(config: Config) -> bool:
 def order(name: str) -> Change:
     """Issue the same ops in another order: depth-first (chunk by chunk) or breadth-first (stage by stage)."""
 
-    def make(case: Case) -> Case:
+    def make(case: Work) -> Work:
         if case.pipeline is not None and {name, case.pipeline.config.order} <= ISSUE_ORDERS:
             return case.with_options(order=name)  # each chunk's host work before it
         return case.issued(*in_order(case.schedule, name))
 
-    def does(case: Case) -> str:
+    def does(case: Work) -> str:
         role = ", in the same three streams" * (case.pipeline is not None and case.pipeline.config.is_prefetch)
         blocking = ", blocking as they are" * calls.holds_host(case.schedule.ops[:-1])
         said = "breadth-first in rounds of one chunk a stream" if name == IN_ROUNDS else name
@@ -412,7 +412,7 @@ def order(name: str) -> Change:
 def prefetch(depth: int) -> Change:
     """Copy the input of the next ``depth`` steps beside this step's work."""
 
-    def make(case: Case) -> Case:
+    def make(case: Work) -> Work:
         if case.pipeline is not None:
             return case.with_options(order="prefetch", streams=1, buffers=depth + 1)
         made, numbers = prefetched(case.schedule, depth)
@@ -444,7 +444,7 @@ def drop_waits() -> Change:
 def buffers(times: int) -> Change:
     """Give chunks ``times`` as many of the device buffers that they use one after another; 0: one for each chunk."""
 
-    def make(case: Case) -> Case:
+    def make(case: Work) -> Work:
         pipeline = case.pipeline
         if pipeline is None:
             return case.issued(with_buffers(case.schedule, times))
@@ -455,7 +455,7 @@ def buffers(times: int) -> Change:
             return case.with_options(buffers=pipeline.config.without_ring().buffers)
         return case.with_options(buffers=times * slots)
 
-    def does(case: Case) -> str:
+    def does(case: Work) -> str:
         made = make(case)
         more = format_bytes(made.schedule.device_bytes - case.schedule.device_bytes)
         several = f"{times} device buffers in turn for each that they share" if times else "device buffers of their own"
@@ -469,16 +469,16 @@ def buffers(times: int) -> Change:
 def depth(count: int) -> Change:
     """Stream layers through ``count`` buffers."""
 
-    def of(case: Case) -> LayersSource:
+    def of(case: Work) -> LayersSource:
         if not isinstance(case.source, LayersSource):
             raise InputError(f"--depth {count}: the program streams no layers")
         return case.source
 
-    def make(case: Case) -> Case:
+    def make(case: Work) -> Work:
         layers, config = of(case).layers, replace(of(case).config, depth=count)
-        return Case(config.schedule(layers), case.device, LayersSource(layers, config))
+        return Work(config.schedule(layers), case.device, LayersSource(layers, config))
 
-    def does(case: Case) -> str:
+    def does(case: Work) -> str:
         slots = of(case).config.slots(of(case).layers)
         more = format_bytes(make(case).schedule.device_bytes - case.schedule.device_bytes)
         return f"stream the layers through {count} buffers in place of {slots} ({more} more): --depth {count}"
@@ -492,7 +492,7 @@ def depth(count: int) -> Change:
 def front_end_cost(factor: float, text: str) -> Change:
     """Let calls, and what a front end does for each of them, take ``factor`` of their time."""
 
-    def make(case: Case) -> Case:
+    def make(case: Work) -> Work:
         return case.issued(replace(case.schedule, ops=tuple(_cheaper(op, factor) for op in case.schedule.ops)))
 
     return Change(f"--front-end-cost {text}", make, _nothing)
@@ -509,7 +509,7 @@ def _cheaper(op: Op, factor: float) -> Op:
 def kernels(pattern: str, factor: float, text: str) -> Change:
     """Let kernels whose names match a shell pattern take ``factor`` of their time. Raises InputError if none does."""
 
-    def make(case: Case) -> Case:
+    def make(case: Work) -> Work:
         found = 0
         ops: list[Op] = []
         for op in case.schedule.ops:
@@ -533,7 +533,7 @@ def kernels(pattern: str, factor: float, text: str) -> Change:
 def graph() -> Change:
     """Capture the program once and launch it once. The host does nothing in between."""
 
-    def make(case: Case) -> Case:
+    def make(case: Work) -> Work:
         if case.pipeline is not None:
             return case.with_options(launch="graph")
         if orders_unknown(case.schedule):
@@ -543,7 +543,7 @@ def graph() -> Change:
         kept = [_captured(op, case.device.compute.graph_gap_s) for op in ops]
         return _still_ordered(case, replace(schedule, ops=(*kept, Synchronize()), launch="graph"))
 
-    def needs(case: Case) -> str:
+    def needs(case: Work) -> str:
         ops = case.schedule.ops
         works = any(isinstance(op, HostWork | WaitThread) for op in ops) or 0 in case.schedule.used_streams
         return NEEDS_NO_HOST if works or calls.has_host_waits(case.schedule) else ""
@@ -563,7 +563,7 @@ def _captured(op: Op, gap_s: float) -> Op:
 def live() -> Change:
     """Issue the ops of a graph one by one."""
 
-    def make(case: Case) -> Case:
+    def make(case: Work) -> Work:
         if case.pipeline is not None:
             return case.with_options(launch="live")
         return case._replace(schedule=replace(case.schedule, launch="live"))
@@ -574,7 +574,7 @@ def live() -> Change:
 def step_graphs() -> Change:
     """Capture what comes again between two waits once, and launch it each time."""
 
-    def make(case: Case) -> Case:
+    def make(case: Work) -> Work:
         if case.schedule.launch == "graph":
             raise InputError("--step-graphs: the program is one CUDA graph already; issue it op by op with --live")
         if has_legacy(case.schedule):

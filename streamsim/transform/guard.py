@@ -19,7 +19,7 @@ from streamsim.races import HappensBefore, earlier_ops
 from streamsim.transform.chunks import is_by_steps, steps_of
 from streamsim.transform.dependences import dependences_of
 from streamsim.transform.ops import NON_BLOCKING, is_load, is_work, working_streams
-from streamsim.transform.scenario import Case
+from streamsim.transform.work import Work
 
 INDEPENDENT = "your steps are independent"
 ORDERS_NO_STREAMS = "no stream needs the host's wait for another stream"
@@ -37,7 +37,7 @@ class Lost(NamedTuple):
     conditions: tuple[str, ...]
 
 
-def lost_orders(was: Case, made: Case) -> list[Lost]:
+def lost_orders(was: Work, made: Work) -> list[Lost]:
     """Return the orders of the first program that ``was`` keeps and ``made`` from it does not keep."""
     if was.pipeline is not None or made.first is None or made.schedule is was.schedule:
         return []
@@ -67,7 +67,7 @@ def _order(schedule: Schedule, holds: bool = True) -> HappensBefore:
 class _Kept:
     """Which orders of the first program a changed one keeps."""
 
-    def __init__(self, case: Case) -> None:
+    def __init__(self, case: Work) -> None:
         assert case.first is not None
         self._schedule, self._steps = case.schedule, _steps(case.first)
         self._images: dict[int, list[int]] = {}  # by op of the first program those that do it

@@ -51,7 +51,7 @@ from streamsim.program import (
     serial,
 )
 from streamsim.races import check
-from streamsim.transform import Dependences, Scenario
+from streamsim.transform import Dependences, Work
 
 
 def card(offset: int, n_bytes: int) -> Region:
@@ -394,11 +394,11 @@ def amounts(schedule: Schedule, device: Device) -> list[tuple[Any, ...]]:
 
 @given(schedules(), devices())
 def test_no_remedy_changes_the_work(schedule: Schedule, device: Device) -> None:
-    probe = Removals(Scenario(schedule, device))
-    work = amounts(*probe.scenario(frozenset(probe.present) & {"small-chunks"}))
+    probe = Removals(Work(schedule, device))
+    work = amounts(*probe.scenario(frozenset(probe.present) & {"small-chunks"})[:2])
     for keys in combinations(probe.present, 2):
         changed = probe.scenario(frozenset((*keys, "small-chunks")) & {*probe.present})
-        assert amounts(*changed) == work
+        assert amounts(*changed[:2]) == work
 
 
 @pytest.mark.parametrize("device", ["c1060", "c2050", "ideal-one-copy-engine", "h200"])
@@ -411,7 +411,7 @@ def test_without_its_issue_order_a_schedule_is_in_the_best_of_the_others(device:
         needs = Dependences(schedule)
         orders = [needs.reordered(schedule, name, holds=True) for name in needs.orders]
         several += len(orders) > 1
-        probe = Removals(Scenario(schedule, load_device(device)))
+        probe = Removals(Work(schedule, load_device(device)))
         times = [ticks(simulate(reordered, load_device(device)).makespan_s) for reordered in orders]
         assert probe.time(frozenset(("issue-order",))) == min(times)
     assert several
@@ -432,7 +432,7 @@ def test_remedies_of_the_program_keep_what_the_data_needs(pattern: Any, chunks: 
     """No race appears: the orders of issue, the calls that no longer wait, and single ops over as many streams."""
     schedule = pattern(chunks, streams)
     needs = Dependences(schedule)
-    probe = Removals(Scenario(schedule, load_device("h200")))
+    probe = Removals(Work(schedule, load_device("h200")))
     changed = [needs.reordered(schedule, order, holds=True) for order in needs.orders]
     changed += [
         probe.scenario(frozenset((key,))).schedule for key in ("host-waits", "issue-order") if key in probe.present
@@ -465,6 +465,6 @@ def test_what_a_crowd_costs_each_copy_goes_with_the_latencies() -> None:
     plain = make_device(concurrent_kernels=4)
     ops = [op for stream in range(1, 7) for op in (h2d(stream, 20), kernel(stream, 8, fill=0.5), d2h(stream, 20))]
     schedule = program(*ops, streams=6)
-    bare = without_latencies(Scenario(schedule, costly))
+    bare = without_latencies(Work(schedule, costly))
     assert simulate(schedule, costly).makespan_s > simulate(schedule, plain).makespan_s
     assert simulate(bare.schedule, bare.device).makespan_s == simulate(schedule, plain).makespan_s

@@ -42,7 +42,7 @@ from streamsim.program import (
     serial,
     write_schedule,
 )
-from streamsim.transform import NON_BLOCKING, Dependences, Recut, Scenario, Source, unblocked
+from streamsim.transform import NON_BLOCKING, Dependences, Recut, Source, Work, unblocked
 
 FACTORS, STREAMS = Values().factors, Values().streams
 WORKLOAD = Workload(1 << 24, (4,), (4,), (WorkloadKernel("kernel", 0.57e-3),))
@@ -60,7 +60,7 @@ def test_each_change_gains_what_is_promised_and_none_is_faster_than_the_fastest(
 ) -> None:
     before, found = simulate(schedule, device).makespan_s, advise(schedule, device)
     for trial in found.trials:
-        assert trial.takes_s == simulate(*trial.made.case.scenario).makespan_s
+        assert trial.takes_s == simulate(*trial.made.work[:2]).makespan_s
         assert trial.saved_s() == pytest.approx(before - trial.takes_s, abs=1e-12)
         assert trial.condition or found.fastest is None or trial.takes_s >= found.fastest.takes_s
     fastest = found.fastest.takes_s if found.fastest else before
@@ -75,14 +75,14 @@ def test_a_loop_whose_host_works_is_put_right_and_works_as_much_for_each_chunk(
     """So long before each of those that it then has, and over all what goes with the data."""
     (workload, config), source = asked, Source(*asked)
     schedule = config.schedule(workload)
-    for _, trial, (changed, _) in tried(Scenario(schedule, device), source):
+    for _, trial, (changed, _) in tried(Work(schedule, device), source):
         cut = re.search(r"cut into (\d+)", trial.text)
         chunks = int(cut[1]) if cut else config.chunks
         works = round((workload.host_load_s + chunks * workload.host_work_s) * 1e12)
         assert abs(amounts(changed)["host"] - works) <= len(changed), trial.text  # rounded one by one
     found = explain(schedule, device, source)
     if best := found.tried.fastest:
-        took = ticks(simulate(*best.made.case.scenario).makespan_s)
+        took = ticks(simulate(*best.made.work[:2]).makespan_s)
         assert took == ticks(found.makespan_s) - ticks(best.saved_s()) < ticks(found.makespan_s)
 
 
@@ -110,7 +110,7 @@ def test_no_remedy_needs_more_room_than_there_is(schedule: Schedule, spare: int)
     """Whatever is to blame; and those that have room are the ones that there are without a limit."""
     limit = schedule.device_bytes + spare
     of_any, of_those_that_fit = (
-        [(trial.text, changed.device_bytes) for _, trial, (changed, _) in tried(Scenario(schedule, device))]
+        [(trial.text, changed.device_bytes) for _, trial, (changed, _) in tried(Work(schedule, device))]
         for device in (load_device("h200"), with_memory_limit(load_device("h200"), limit))
     )
     assert of_those_that_fit == [(text, n_bytes) for text, n_bytes in of_any if n_bytes <= limit]
@@ -124,7 +124,7 @@ def test_chunks_streams_and_buffers_as_said_are_what_predict_makes_of_them(
     """Whoever types the options that a remedy names gets its schedule."""
     workload, config = asked
     count = 0
-    for _, trial, (changed, _) in tried(Scenario(config.schedule(workload), device), Source(*asked)):
+    for _, trial, (changed, _) in tried(Work(config.schedule(workload), device), Source(*asked)):
         if any(re.search(words, trial.text) for words in NUMBERS.values()) or "of their own (" in trial.text:
             assert unnamed(changed) == unnamed(as_said(trial.text, config).schedule(workload)), trial.text
             count += 1
@@ -188,7 +188,7 @@ def test_a_sum_is_copied_back_behind_all_kernels_whatever_is_changed(order: Any,
     """Of 8 bytes only the first chunk's kernel is said to write any; where they are copied says that it is a sum."""
     schedule = order(replace(WORKLOAD, outputs=(), d2h_once=once))
     count = 0
-    for _, trial, (changed, device) in tried(Scenario(schedule, load_device("h200").with_connections(1))):
+    for _, trial, (changed, device) in tried(Work(schedule, load_device("h200").with_connections(1))):
         count += 1
         spans = simulate(changed, device).spans
         last = max(span.end_s for span in spans if span.engine == "compute")
@@ -381,7 +381,7 @@ def test_more_connections_are_advised_only_where_the_card_can_have_them() -> Non
     schedule = breadth_first(WORKLOAD, 4, 4)
 
     def advised(device: Device) -> bool:
-        texts = [trial.text for key, trial, _ in tried(Scenario(schedule, device)) if key == "connections"]
+        texts = [trial.text for key, trial, _ in tried(Work(schedule, device)) if key == "connections"]
         assert texts
         return any(text.startswith("set CUDA_DEVICE_MAX_CONNECTIONS=") for text in texts)
 

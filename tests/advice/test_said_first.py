@@ -40,7 +40,7 @@ from streamsim.program import (
 )
 from streamsim.recorded import program_of
 from streamsim.search import Grid, best_program
-from streamsim.transform import LayersSource, Scenario, Source, keep
+from streamsim.transform import LayersSource, Source, Work, keep
 
 MI = 1 << 20
 H200 = load_device("h200")
@@ -115,7 +115,7 @@ def test_kernels_launched_without_a_stream_are_told_of_the_legacy_default_stream
     assert found.first is not None
     assert found.losses[0].cause == "legacy-stream"
     assert found.first.saved_s() > 0.03 * found.makespan_s
-    assert 0 not in found.first.made.case.schedule.used_streams
+    assert 0 not in found.first.made.work.schedule.used_streams
     assert (not found.first.condition) == named  # what its kernels need of each other, memory alone can say
 
 
@@ -135,7 +135,7 @@ def test_kernels_that_leave_the_legacy_default_stream_stay_behind_the_copies_of_
         return replace(op, reads=(card,), writes=(card,)) if isinstance(op, Kernel) else op
 
     count, buffers = 0, (Buffer("card", 256, "device"),)
-    for _, trial, (done, _) in tried(Scenario(schedule, H200)):
+    for _, trial, (done, _) in tried(Work(schedule, H200)):
         if "cut into" not in trial.text:
             assert not races(replace(done, ops=tuple(map(named, done.ops)), buffers=buffers)), trial.text
             count += 1
@@ -187,7 +187,7 @@ def test_what_comes_back_and_goes_up_again_is_kept_on_the_card(
     assert found.first is not None
     assert found.first.options[0] == "--keep"
     assert found.first.condition.startswith("each copy to the card has the bytes that just came back")
-    kept = [op for op in what_if(schedule, H200, [keep()]).case.schedule.ops if isinstance(op, Copy | Kernel)]
+    kept = [op for op in what_if(schedule, H200, [keep()]).work.schedule.ops if isinstance(op, Copy | Kernel)]
     assert kept == [ops[0], *ops[1::4], ops[-2]]
 
 
@@ -212,7 +212,7 @@ def with_weights(schedule: Schedule) -> Schedule:
 def test_what_is_recommended_of_a_recorded_loop_is_right_though_its_steps_share_weights(schedule: Schedule) -> None:
     """No kernel passes another one unless it is said that steps are independent, or can be cut."""
     assert not races(with_weights(schedule))
-    found = list(tried(Scenario(schedule, H200)))
+    found = list(tried(Work(schedule, H200)))
     for _, trial, (changed, _) in found:
         if not trial.condition:
             assert not races(with_weights(changed)), trial.text
@@ -224,7 +224,7 @@ def test_a_training_loop_is_told_to_prefetch_and_of_streams_only_if_its_steps_ar
     assert found.first is not None
     assert found.first.against == "needless-order"
     assert "(a prefetcher)" in found.first.text
-    assert simulate(*found.first.made.case.scenario).makespan_s < 0.85 * found.makespan_s
+    assert simulate(*found.first.made.work[:2]).makespan_s < 0.85 * found.makespan_s
     for trial in found.tried.trials:
         assert "in turn" not in trial.text or trial.condition == "your steps are independent"
 
@@ -249,7 +249,7 @@ def test_a_first_call_that_is_made_once_is_not_made_again_for_every_piece() -> N
         Synchronize(call_s=1e-6),
     )
     schedule = Schedule(ops, ("non-blocking",))
-    pieces = [changed for key, _, (changed, _) in tried(Scenario(schedule, H200)) if key == "few-chunks"]
+    pieces = [changed for key, _, (changed, _) in tried(Work(schedule, H200)) if key == "few-chunks"]
     assert pieces
     for changed in pieces:
         assert sum(op.call_s or 0.0 for op in changed.ops) < 1e-3
@@ -268,7 +268,7 @@ def test_a_workload_whose_steps_stay_in_order_is_never_told_to_run_them_side_by_
 ) -> None:
     workload = replace(Workload(MI, (4,), (4,), (WorkloadKernel(duration_s=1e-3),)), host_work_s=host_s, in_order=True)
     for trial in advise(config.schedule(workload), H200, Source(workload, config)).trials:
-        of_kernels = {op.stream for op in trial.made.case.schedule.ops if isinstance(op, Kernel)}
+        of_kernels = {op.stream for op in trial.made.work.schedule.ops if isinstance(op, Kernel)}
         assert len(of_kernels) == 1, trial.text
     with pytest.raises(InputError, match="in_order = true"):
         replace(config, order="depth-first", chunks=4, streams=2).schedule(workload)
@@ -301,9 +301,9 @@ def test_a_value_read_back_in_every_step_leaves_a_graph_of_each_step() -> None:
     assert found.first is not None
     assert found.first.text.startswith("launch what comes again between two waits as a CUDA graph")
     assert found.first.condition == "the calls that come again are the same each time"
-    done = simulate(*found.first.made.case.scenario)
+    done = simulate(*found.first.made.work[:2])
     assert done.makespan_s < 0.3 * found.makespan_s
-    kinds = [(type(op), getattr(op, "name", "")) for op in found.first.made.case.schedule.ops]
+    kinds = [(type(op), getattr(op, "name", "")) for op in found.first.made.work.schedule.ops]
     assert kinds == [(type(op), getattr(op, "name", "")) for op in schedule.ops]
 
 
@@ -381,7 +381,7 @@ def test_layers_are_never_cut_nor_run_side_by_side(memory: Any, depth: int) -> N
     weights = sorted(op.bytes for op in schedule.ops if isinstance(op, Copy))
     names = [op.name for op in schedule.ops if isinstance(op, Kernel)]
     for trial in advise(schedule, H200, LayersSource(layers, config)).trials:
-        ops = trial.made.case.schedule.ops
+        ops = trial.made.work.schedule.ops
         assert sorted(op.bytes for op in ops if isinstance(op, Copy)) == weights
         assert [op.name for op in ops if isinstance(op, Kernel)] == names
         assert len({op.stream for op in ops if isinstance(op, Kernel)}) == 1
@@ -391,4 +391,4 @@ def test_layers_in_one_buffer_are_told_to_take_two() -> None:
     layers, config = six_layers(), Offload(depth=1)
     found = explain(config.schedule(layers), load_device("ideal"), LayersSource(layers, config))
     assert found.first is not None
-    assert found.first.made.case.schedule == Offload(depth=2).schedule(layers)
+    assert found.first.made.work.schedule == Offload(depth=2).schedule(layers)

@@ -33,7 +33,7 @@ from streamsim.program import (
     ring,
     workload_of_sizes,
 )
-from streamsim.transform import Case, Scenario, in_pieces, over_streams, pinned, prefetched, slow_calls, steps_of
+from streamsim.transform import Work, in_pieces, over_streams, pinned, prefetched, slow_calls, steps_of
 from streamsim.transform import changes as change
 
 DEVICE = make_device(copy=1, kernel=1)
@@ -180,7 +180,7 @@ def test_pinned_and_asynchronous_each_alone_and_together() -> None:
     assert round(found.before.takes_s / NS) == 840
     assert [round(outcome.takes_s / NS) for outcome in found.alone] == [440, 840]
     assert round(found.together.takes_s / NS) == 440
-    assert sum(isinstance(op, Synchronize) for op in found.case.schedule.ops) == 1
+    assert sum(isinstance(op, Synchronize) for op in found.work.schedule.ops) == 1
     assert found.together.gain == pytest.approx(840 / 440)
     assert "400 B into pinned buffers takes the host about 800 ns" in found.notes[0]
 
@@ -256,7 +256,7 @@ def test_the_front_end_and_kernels_at_another_cost() -> None:
 )
 def test_a_first_launch_is_slow_beside_later_launches(calls: dict[str, tuple[int, ...]], slow: dict[int, int]) -> None:
     ops = [kernel(1, 500, name=name, call_s=us * 1e-6) for name, times in calls.items() for us in times]
-    found = slow_calls(Scenario(program(*ops, streams=1), make_device()))
+    found = slow_calls(Work(program(*ops, streams=1), make_device()))
     assert found == pytest.approx({i: us * 1e-6 for i, us in slow.items()})
 
 
@@ -273,9 +273,9 @@ def test_in_another_order_a_pattern_is_the_pattern_of_that_order(was: Any, then:
     schedule, meant = (pattern(pipeline_of(12 * 65536), 6, streams) for pattern in (was, then))
     name = then.__name__.replace("_", "-")
     found = what_if(schedule, DEVICE, [change.order(name)])
-    assert found.case.schedule.ops == meant.ops
+    assert found.work.schedule.ops == meant.ops
     assert found.together.made.assumes == ()
-    assert what_if(meant, DEVICE, [change.order(name)]).case.schedule is meant
+    assert what_if(meant, DEVICE, [change.order(name)]).work.schedule is meant
 
 
 def test_a_change_without_room_on_the_card_is_refused() -> None:
@@ -347,7 +347,7 @@ def copied(schedule: Schedule, direction: str) -> int:
 def test_no_change_loses_an_op_or_a_byte(number: int) -> None:
     """Copied bytes and the kernels' time stay what they are; ops of a step keep their order."""
     schedule = loop(4, Synchronize(stream=1), HostWork(5 * NS))
-    changed = MADE[number]().make(Case(schedule, DEVICE)).schedule
+    changed = MADE[number]().make(Work(schedule, DEVICE)).schedule
     for kind in ("h2d", "d2h"):
         was, now = (
             [op.bytes for op in some.ops if isinstance(op, Copy) and op.direction == kind]
@@ -367,6 +367,6 @@ def test_a_kernels_recorded_time_holds_some_of_the_gap_that_a_graph_has() -> Non
     """
     device = make_device(floor=10, graph_gap=5)
     ops = [kernel(1, 8, call_s=call * NS) for call in (2, 2, 0)]
-    case = change.graph().make(Case(program(*ops, streams=1), device))
+    case = change.graph().make(Work(program(*ops, streams=1), device))
     timeline = simulate(case.schedule, case.device)
     assert list(zip(timeline.start, timeline.end, strict=True))[:3] == [(0, 10), (10, 20), (20, 28)]

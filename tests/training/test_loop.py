@@ -28,8 +28,8 @@ def card() -> Device:
 
 
 def seconds_a_step(loop: Loop, device: Device) -> float:
-    case = LoopSource(loop, device).case()
-    return case.seconds_of(simulate(*case.scenario))
+    case = LoopSource(loop, device).work()
+    return case.seconds_of(simulate(*case[:2]))
 
 
 LOOP = Loop(batch=100, batch_bytes=100_000_000, step_s=20 * MS)  # 10 ms pageable, 2 ms pinned
@@ -69,7 +69,7 @@ def test_a_step_by_hand(fields: dict[str, object], wanted_ms: float) -> None:
 
 def test_what_a_loop_waits_for_by_hand() -> None:
     def binds(**fields: object) -> tuple[str, ...]:
-        return waits_for(LoopSource(replace(LOOP, **fields), card()).case())
+        return waits_for(LoopSource(replace(LOOP, **fields), card()).work())
 
     assert binds() == ("the step", "the copy")  # they take turns
     assert binds(is_pinned=True, non_blocking=True, issue="step first") == ("the step",)
@@ -83,8 +83,8 @@ def test_what_a_loop_waits_for_by_hand() -> None:
 
 def test_the_number_of_workers_does_not_depend_on_how_many_there_are() -> None:
     fast = replace(LOOP, is_pinned=True, non_blocking=True, issue="step first", load_s=200 * MS)
-    assert {enough_workers(LoopSource(replace(fast, workers=n), card()).case()) for n in range(4)} == {10}
-    assert waits_for(LoopSource(replace(fast, workers=11, comes_pinned=True), card()).case()) == ("loading", "the step")
+    assert {enough_workers(LoopSource(replace(fast, workers=n), card()).work()) for n in range(4)} == {10}
+    assert waits_for(LoopSource(replace(fast, workers=11, comes_pinned=True), card()).work()) == ("loading", "the step")
 
 
 def test_batches_that_do_not_fit_are_refused_and_a_second_one_is_not_advised() -> None:
@@ -152,10 +152,10 @@ def test_what_comes_first_is_worth_it_and_leaves_the_step_as_it_is(loop: Loop) -
     assert found.first is None or found.first.gain >= 1.03
     for trial in found.trials:
         assert trial.gain == pytest.approx(found.before.takes_s / trial.takes_s)
-        source = trial.made.case.source
+        source = trial.made.work.source
         assert isinstance(source, LoopSource)
         assert (source.loop.step_s, source.loop.load_s) == (loop.step_s, loop.load_s)
-        steps = [op for op in trial.made.case.schedule.ops if isinstance(op, Kernel)]
+        steps = [op for op in trial.made.work.schedule.ops if isinstance(op, Kernel)]
         assert len({op.stream for op in steps}) == 1
 
 
@@ -164,7 +164,7 @@ def test_what_comes_first_is_worth_it_and_leaves_the_step_as_it_is(loop: Loop) -
 def test_enough_workers_are_enough_and_one_fewer_is_not(loop: Loop) -> None:
     device = load_device("h200")
     fast = replace(loop, is_pinned=True, non_blocking=True, issue="step first", reads_loss=False)
-    count = enough_workers(LoopSource(fast, device).case())
+    count = enough_workers(LoopSource(fast, device).work())
     without_s = seconds_a_step(replace(fast, load_s=0.0, workers=fast.period_workers), device)
     assert fast.load_s / max(1, count) <= without_s * (1 + 1e-6) or count == 256
     if count > max(1, loop.workers):

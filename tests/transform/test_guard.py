@@ -43,7 +43,7 @@ from streamsim.transform import (
     ORDERS_NO_STREAMS,
     Change,
     Changed,
-    Scenario,
+    Work,
     changed_by,
 )
 from streamsim.transform import changes as make
@@ -205,14 +205,14 @@ def _overlap(a: Region, b: Region) -> bool:
 def check_kept(schedule: Schedule, made: Changed) -> None:
     """Check that a changed program has lost no order without a condition for it."""
     ahead = any(option.startswith("--prefetch") for option in made.options)
-    assert not list(lost(schedule, made.case.schedule, made.assumes, ahead))
+    assert not list(lost(schedule, made.work.schedule, made.assumes, ahead))
 
 
 @examples(400)
 @given(programs(), st.lists(CHANGES, min_size=1, max_size=2))
 def test_no_change_loses_an_order_without_its_condition(schedule: Schedule, changes: list[Change]) -> None:
     with suppress(InputError):  # what cannot be done is refused
-        check_kept(schedule, changed_by(changes, Scenario(schedule, DEVICE)))
+        check_kept(schedule, changed_by(changes, Work(schedule, DEVICE)))
 
 
 @examples(40)
@@ -229,7 +229,7 @@ def test_what_is_not_said_needs_no_condition_that_must_be_said(schedule: Schedul
 
 def _made_or_none(changes: list[Change], schedule: Schedule, independent: bool) -> Changed | None:
     with suppress(InputError):
-        return changed_by(changes, Scenario(schedule, DEVICE), independent)
+        return changed_by(changes, Work(schedule, DEVICE), independent)
     return None
 
 
@@ -240,7 +240,7 @@ def test_what_best_names_whatif_makes_by_the_same_rule(schedule: Schedule, indep
         found = best_program(schedule, DEVICE, independent, most_chunks=4, most_streams=3)
         for trial in (found.simplest.config, found.best.config):
             if not check(schedule):  # else the waits that its races lack are added first
-                check_kept(schedule, changed_by(trial.changes, Scenario(schedule, DEVICE), independent))
+                check_kept(schedule, changed_by(trial.changes, Work(schedule, DEVICE), independent))
 
 
 @examples(25)
@@ -249,7 +249,7 @@ def test_what_explain_proposes_without_a_condition_loses_no_order(schedule: Sche
     sound = repaired(schedule, check(schedule))
     for loss in explain(schedule, DEVICE).losses:
         if loss.best is not None:
-            made = loss.best.made.case.schedule
+            made = loss.best.made.work.schedule
             assert not list(lost(sound, made, (), "(a prefetcher)" in loss.remedy)), loss.remedy
 
 
@@ -258,9 +258,9 @@ def test_what_explain_proposes_without_a_condition_loses_no_order(schedule: Sche
 def test_the_written_file_is_the_program_whose_time_is_promised(schedule: Schedule, changes: list[Change]) -> None:
     with suppress(InputError), TemporaryDirectory() as folder:
         found = what_if(schedule, DEVICE, changes, independent=True)
-        write_schedule(found.case.schedule, Path(folder, "after.json"))
+        write_schedule(found.work.schedule, Path(folder, "after.json"))
         again = read_schedule(Path(folder, "after.json"))
-        assert simulate(again, found.case.device).makespan_s == found.together.takes_s
+        assert simulate(again, found.work.device).makespan_s == found.together.takes_s
 
 
 # By hand
@@ -305,10 +305,10 @@ def test_what_is_kept_on_the_card_is_used_in_its_order(steps: int, change: Chang
     """Each step works on what the step before has left there, if no condition says that the two are independent."""
     ops = [op for k in range(steps) for op in (IN, kernel(1, 100, name=f"k{k}"), HELD)]
     with suppress(InputError):
-        made = changed_by([make.keep(), change], Scenario(program(*ops, Synchronize(), streams=1), DEVICE))
+        made = changed_by([make.keep(), change], Work(program(*ops, Synchronize(), streams=1), DEVICE))
         assert "--keep" in made.options
-        graph = Graph(made.case.schedule)
-        for a, b in pairwise(_images(op, made.case.schedule) for op in ops if isinstance(op, Kernel)):
+        graph = Graph(made.work.schedule)
+        for a, b in pairwise(_images(op, made.work.schedule) for op in ops if isinstance(op, Kernel)):
             assert INDEPENDENT in made.assumes or all(graph.is_behind(end(k), start(i)) for k, i in product(a, b))
 
 
@@ -337,7 +337,7 @@ def test_a_condition_says_what_gave_the_order_that_is_lost(
     schedule: Schedule, change: Change, assumes: set[str]
 ) -> None:
     """A wait of the host, the legacy default stream, or the streams of steps. The latter two must be said before."""
-    assert {*changed_by([change], Scenario(schedule, DEVICE)).assumes} == assumes
+    assert {*changed_by([change], Work(schedule, DEVICE)).assumes} == assumes
     for condition in assumes & MUST_BE_SAID:
         with pytest.raises(
             InputError, match=rf"^{change.option}: nothing in the schedule shows that {condition}; .*--independent"

@@ -42,7 +42,7 @@ from streamsim.transform import (
     ORDERS_NO_STREAMS,
     Change,
     Dependences,
-    Scenario,
+    Work,
     changed_by,
     chunk_count,
     in_chunks,
@@ -169,7 +169,7 @@ BESIDE_LEGACY = Schedule(  # the legacy stream alone orders the copy and the sec
 def test_what_whatif_writes_does_the_same_without_a_race(schedule: Schedule, changes: list[Change]) -> None:
     schedule = repaired(schedule, check(schedule))
     with suppress(InputError):  # what cannot be done is refused
-        check_safe(schedule, changed_by(changes, Scenario(schedule, DEVICE)).case.schedule)
+        check_safe(schedule, changed_by(changes, Work(schedule, DEVICE)).work.schedule)
 
 
 IN, K2 = Copy("h2d", 8, 1), Kernel(2, duration_s=NS)
@@ -196,11 +196,11 @@ def test_fewer_waits_of_the_host_say_that_they_may_order_streams(
 ) -> None:
     """Where the host waits for a copy before it launches a kernel elsewhere, the kernel may need the copy."""
     schedule = program(*ops, Synchronize(), streams=2, buffers=BESIDE_LEGACY.buffers)
-    made = changed_by([change], Scenario(schedule, DEVICE))
-    copy, kernel = (next(i for i, op in enumerate(made.case.schedule) if isinstance(op, of)) for of in (Copy, Kernel))
+    made = changed_by([change], Work(schedule, DEVICE))
+    copy, kernel = (next(i for i, op in enumerate(made.work.schedule) if isinstance(op, of)) for of in (Copy, Kernel))
     assert (ORDERS_NO_STREAMS in made.condition) == assumes
     if not assumes and ops[-1] != HOST_WAITS:
-        assert Graph(made.case.schedule).is_behind(end(copy), start(kernel))
+        assert Graph(made.work.schedule).is_behind(end(copy), start(kernel))
 
 
 STAGED = Copy("d2h", 8, 1, Region("out", 0, 8))
@@ -219,7 +219,7 @@ STAGED = Copy("d2h", 8, 1, Region("out", 0, 8))
 def test_pinned_memory_says_that_staging_may_order_streams(ops: tuple[Op, ...], assumes: bool) -> None:
     """The host is held until a copy back into pageable memory is done. A kernel that it launches then may need this."""
     schedule = program(*ops, Synchronize(), streams=2, buffers=(Buffer("out", 8, "pageable"),))
-    assert (ORDERS_NO_STREAMS in changed_by([make.pin()], Scenario(schedule, DEVICE)).condition) == assumes
+    assert (ORDERS_NO_STREAMS in changed_by([make.pin()], Work(schedule, DEVICE)).condition) == assumes
 
 
 @pytest.mark.parametrize(
@@ -236,7 +236,7 @@ def test_a_kernel_stays_behind_all_that_its_stream_puts_before_it_if_its_data_is
 ) -> None:
     """The kernel may read what any earlier op of its stream has copied, also if others stand between them."""
     schedule = program(*ops, Synchronize(), streams=streams, buffers=BESIDE_LEGACY.buffers)
-    made = changed_by([change], Scenario(schedule, DEVICE)).case.schedule
+    made = changed_by([change], Work(schedule, DEVICE)).work.schedule
     works = [i for i, op in enumerate(made) if isinstance(op, Copy | Kernel)]
     assert Graph(made).is_behind(end(works[0]), start(works[-1]))
 
@@ -246,7 +246,7 @@ def test_a_graph_is_refused_whose_order_only_the_legacy_stream_gives(change: Cha
     """The blocking stream's kernel may read what the legacy default stream copies."""
     schedule = Schedule((replace(IN, stream=0), replace(K2, stream=1), Synchronize()), ("blocking",))
     with pytest.raises(InputError, match=rf"^{change.option}: no graph can hold .*; add --off-legacy$"):
-        changed_by([change], Scenario(schedule, DEVICE))
+        changed_by([change], Work(schedule, DEVICE))
 
 
 @pytest.mark.parametrize("before", [make.order("breadth-first"), make.chunks(1), make.buffers(2), make.drop_waits()])
@@ -256,7 +256,7 @@ def test_no_change_hides_an_array_that_all_chunks_read_from_a_later_cut(before: 
     table = Workload(outputs=(192,), kernels=(WorkloadKernel(duration_s=96 * NS),), h2d_once=(8,))
     schedule = Config("prefetch", 2, 1, 2).schedule(table)
     with suppress(InputError):  # no buffer is used twice, or chunks that have a table in common are not merged
-        made = changed_by((before, make.chunks(chunks)), Scenario(schedule, DEVICE)).case.schedule
+        made = changed_by((before, make.chunks(chunks)), Work(schedule, DEVICE)).work.schedule
         terms: Terms = {}
         assert not races(made)
         assert output(made, terms, {"d_once_in0"}) == output(schedule, terms, {"d_once_in0"})
@@ -271,7 +271,7 @@ def test_what_best_recommends_does_the_same_without_a_race(schedule: Schedule, i
     with suppress(InputError):  # threads that show no chunks
         found = best_program(schedule, DEVICE, independent, most_chunks=12, most_streams=4)
         for trial in (found.simplest.config, found.best.config):
-            check_safe(schedule, trial.made.case.schedule)
+            check_safe(schedule, trial.made.work.schedule)
 
 
 @examples(30)
@@ -280,8 +280,8 @@ def test_what_explain_proposes_does_the_same_without_a_race(schedule: Schedule) 
     """A change is tried of the program with the waits that its races lack. The host works as long for the program."""
     sound = repaired(schedule, check(schedule))
     for trial in advise(schedule, DEVICE, budget_ops=0).alone:
-        check_safe(sound, trial.made.case.schedule)
-        assert own_work_ps(trial.made.case.schedule) == own_work_ps(schedule), trial.text
+        check_safe(sound, trial.made.work.schedule)
+        assert own_work_ps(trial.made.work.schedule) == own_work_ps(schedule), trial.text
 
 
 @examples(20)
@@ -318,5 +318,5 @@ def test_pieces_of_a_step_take_as_much_of_the_hosts_own_work_as_the_step(work_s:
     """A piece of 0.75 ms is still the program's own work, though one of that length may be a front end's for a call."""
     work = HostWork(work_s, "log" if work_s < 1e-3 else "")
     step = (h2d(1, 64, call_s=2e-6), work, kernel(1, 1000, call_s=2e-6))
-    made = changed_by([make.chunks(8)], Scenario(program(*step, *step, Synchronize()), DEVICE)).case.schedule
+    made = changed_by([make.chunks(8)], Work(program(*step, *step, Synchronize()), DEVICE)).work.schedule
     assert sum(op.duration_s for op in made if isinstance(op, HostWork)) == pytest.approx(2 * work_s)

@@ -13,7 +13,7 @@ from streamsim.device import changed, load_device, with_memory_limit
 from streamsim.errors import InputError
 from streamsim.model import simulate
 from streamsim.program import Copy, HostWork, Loop, Synchronize
-from streamsim.transform import Case, Change, LoopSource, Scenario, changed_by, enough_workers
+from streamsim.transform import Change, LoopSource, Work, changed_by, enough_workers
 from streamsim.transform import changes as make
 
 MS = 1e-3
@@ -23,8 +23,8 @@ LOOP = Loop(batch=100, batch_bytes=100_000_000, step_s=20 * MS, load_s=70 * MS, 
 TICKS = make_device(copy=2, kernel=3)
 
 
-def of(loop: Loop) -> Case:
-    return LoopSource(loop, CARD).case()
+def of(loop: Loop) -> Work:
+    return LoopSource(loop, CARD).work()
 
 
 # A loop by hand, in ms a step: loading takes 70, and the copy and the step take 10 and 20 in turn. Two workers load a
@@ -52,7 +52,7 @@ def test_changes_of_a_loop_by_hand(
     changes: list[Change], step_ms: float, words: tuple[str, ...], assumes: tuple[str, ...]
 ) -> None:
     made = changed_by(changes, of(LOOP))
-    assert made.case.seconds_of(simulate(*made.case.scenario)) == pytest.approx(step_ms * MS, rel=0.01)
+    assert made.work.seconds_of(simulate(*made.work[:2])) == pytest.approx(step_ms * MS, rel=0.01)
     assert (made.words, made.assumes) == (words, assumes)
 
 
@@ -60,11 +60,11 @@ def test_a_changed_loop_is_the_loop_with_other_fields_on_its_card() -> None:
     """Workers hand batches over in fresh memory, which is staged at half the card's own rate."""
     known = [make.pin(), make.make_async(), make.prefetch(1), make.drop_sync(), make.workers(3), make.workers(2)]
     loop = replace(LOOP, has_own_pace=False)
-    made = changed_by(known, of(loop)).case
+    made = changed_by(known, of(loop)).work
     fields = {"is_pinned": True, "non_blocking": True, "issue": "step first", "reads_loss": False, "workers": 2}
     assert made == of(replace(loop, **fields))
-    again = changed_by([make.on_device(load_device("h200"))], made).case
-    assert again == LoopSource(replace(loop, **fields), load_device("h200")).case()
+    again = changed_by([make.on_device(load_device("h200"))], made).work
+    assert again == LoopSource(replace(loop, **fields), load_device("h200")).work()
 
 
 OTHERS = [
@@ -81,7 +81,7 @@ def test_a_change_that_a_loop_does_not_have_is_refused(change: Change) -> None:
 
 
 def test_a_prefetcher_needs_room_for_two_batches_and_copies_one_ahead() -> None:
-    small = LoopSource(LOOP, with_memory_limit(CARD, 150_000_000)).case()
+    small = LoopSource(LOOP, with_memory_limit(CARD, 150_000_000)).work()
     with pytest.raises(InputError, match=r"^--prefetch 1: device buffers of 200000000 bytes"):
         changed_by([make.prefetch(1)], small)
     with pytest.raises(InputError, match=r"^--prefetch 2: a training loop copies one batch ahead"):
@@ -112,8 +112,8 @@ loops = st.builds(
 @examples(60)
 @given(loops, st.integers(2, 7), st.integers(1, 4))
 def test_workers_of_a_schedule_are_those_of_the_loop_that_it_was_made_from(loop: Loop, steps: int, count: int) -> None:
-    made = changed_by([make.workers(count)], Scenario(loop.schedule(steps, 0.0), CARD))
-    assert made.case.schedule == replace(loop, workers=count).schedule(steps, 0.0)
+    made = changed_by([make.workers(count)], Work(loop.schedule(steps, 0.0), CARD))
+    assert made.work.schedule == replace(loop, workers=count).schedule(steps, 0.0)
     assert made.assumes == (f"{make.LOADS_ALONE} and {make.CORES}",)
 
 
@@ -121,8 +121,8 @@ def test_workers_of_a_schedule_are_those_of_the_loop_that_it_was_made_from(loop:
 @given(loops, st.integers(2, 7), st.integers(1, 4))
 def test_a_prefetcher_copies_what_workers_have_loaded(loop: Loop, steps: int, count: int) -> None:
     loop = replace(loop, issue="in turn")
-    made = changed_by([make.workers(count), make.prefetch(1)], Scenario(loop.schedule(steps, 0.0), CARD))
-    line, ops = simulate(*made.case.scenario), made.case.schedule.ops
+    made = changed_by([make.workers(count), make.prefetch(1)], Work(loop.schedule(steps, 0.0), CARD))
+    line, ops = simulate(*made.work[:2]), made.work.schedule.ops
     loaded = [line.returned[i] for i, op in enumerate(ops) if isinstance(op, HostWork)]
     copied = [line.start[i] for i, op in enumerate(ops) if isinstance(op, Copy)]
     assert all(then >= now for then, now in zip(copied, loaded, strict=True))
@@ -133,7 +133,7 @@ def test_enough_workers_of_a_schedule_are_those_of_the_loop(load_ms: float) -> N
     loop = replace(LOOP, load_s=load_ms * MS)
     count = -(-load_ms // 30)  # a batch is copied and run in 30 ms
     assert enough_workers(of(loop)) == count
-    assert enough_workers(Case(loop.schedule(20, 0.0), CARD)) == count
+    assert enough_workers(Work(loop.schedule(20, 0.0), CARD)) == count
     assert enough_workers(of(replace(loop, workers=80))) == 80
 
 
@@ -158,15 +158,15 @@ STEP: tuple[Any, ...] = (h2d(1, 4), kernel(1, 5))
 def test_programs_whose_host_loads_nothing_between_steps_are_refused(ops: tuple[Any, ...], refusal: str) -> None:
     schedule = program(*ops, Synchronize())
     with pytest.raises(InputError, match=f"^--workers 2: {refusal}"):
-        changed_by([make.workers(2)], Scenario(schedule, TICKS))
+        changed_by([make.workers(2)], Work(schedule, TICKS))
     with pytest.raises(InputError, match=refusal):
-        enough_workers(Case(schedule, TICKS))
+        enough_workers(Work(schedule, TICKS))
 
 
 def test_workers_take_threads_that_are_free_and_leave_other_work_in_its_place() -> None:
     """Behind the last step nothing is loaded; of a step the work behind its first copy is no loading."""
     other = load(3, name="log")
     ops = (load(9), *STEP, load(2), load(3, thread=2), load(4), h2d(1, 4), other, kernel(1, 5), load(8))
-    made = changed_by([make.workers(1)], Scenario(program(*ops), TICKS)).case.schedule
+    made = changed_by([make.workers(1)], Work(program(*ops), TICKS)).work.schedule
     work = [(op.duration_s, op.thread) for op in made.ops if isinstance(op, HostWork)]
     assert work == [(9 * NS, 3), (2 * NS, 3), (3 * NS, 2), (4 * NS, 3), (3 * NS, 0), (8 * NS, 0)]

@@ -21,13 +21,6 @@ from streamsim.transform.ops import is_work
 FIRST_TOUCH_PACE = 0.5  # share of the pageable rate
 
 
-class Scenario(NamedTuple):
-    """A schedule on a device."""
-
-    schedule: Schedule
-    device: Device
-
-
 class Source(msgspec.Struct, frozen=True):
     """The workload and the configuration that a schedule was made from."""
 
@@ -78,7 +71,7 @@ class LoopSource(msgspec.Struct, frozen=True):
         """The seconds to copy a batch into pinned memory, at the rate at which the host stages pageable copies."""
         return self.loop.batch_bytes / self.device.h2d.pageable_bandwidth_bytes_per_s
 
-    def case(self, steps: int = 0) -> Case:
+    def work(self, steps: int = 0) -> Work:
         """Return the program of some steps; 0: of enough to measure the second half.
 
         Raises NoRoomError for batches that do not fit on the card.
@@ -86,14 +79,14 @@ class LoopSource(msgspec.Struct, frozen=True):
         loop, device = self.loop, self.device
         device.check_room(loop.slots * loop.batch_bytes, "use smaller batches, or a card with more memory")
         steps = steps or 2 * loop.warm_steps + 1  # behind the last one no batch is loaded
-        return Case(loop.schedule(steps, self.staging_s), device, self)
+        return Work(loop.schedule(steps, self.staging_s), device, self)
 
 
 Origin = Source | LayersSource | LoopSource
 
 
-class Case(NamedTuple):
-    """A schedule on a device.
+class Work(NamedTuple):
+    """A program on a device.
 
     - ``source``: what the schedule was made from; None if that is unknown.
     - ``first``: the schedule before all changes, which may show more of what chunks share; None if nothing changed.
@@ -105,11 +98,6 @@ class Case(NamedTuple):
     source: Origin | None = None
     first: Schedule | None = None
     origins: tuple[tuple[int, ...], ...] = ()
-
-    @property
-    def scenario(self) -> Scenario:
-        """Return the schedule and the device alone."""
-        return Scenario(self.schedule, self.device)
 
     @property
     def pipeline(self) -> Source | None:
@@ -124,7 +112,7 @@ class Case(NamedTuple):
         warm = self.source.loop.warm_steps
         return (ends[2 * warm - 1] - ends[warm - 1]) * S_PER_TICK / warm
 
-    def issued(self, schedule: Schedule, does: Iterable[Collection[int]] | None = None) -> Case:
+    def issued(self, schedule: Schedule, does: Iterable[Collection[int]] | None = None) -> Work:
         """Return another schedule on the same device, without a source.
 
         ``does``: of each of its copies and kernels, the ops of this schedule that it does; None: one each, in order.
@@ -134,11 +122,11 @@ class Case(NamedTuple):
         if does is None:
             does = [(i,) for i in works]
         found = (tuple(chain.from_iterable(map(origins.__getitem__, some))) for some in does)
-        return Case(schedule, self.device, None, self.first or self.schedule, tuple(found))
+        return Work(schedule, self.device, None, self.first or self.schedule, tuple(found))
 
-    def with_options(self, **options: Any) -> Case:
+    def with_options(self, **options: Any) -> Work:
         """Return the source's workload with other options. Raises InputError if they do not go together."""
         assert isinstance(self.source, Source)
         source = Source(self.source.workload, replace(self.source.config, **options))
         schedule = source.config.schedule(source.workload)
-        return Case(schedule, self.device, source)
+        return Work(schedule, self.device, source)
