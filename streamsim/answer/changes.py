@@ -151,7 +151,8 @@ def diagnosis_answer(
         headline.append((f"measured {time.words}".rstrip(), format_seconds(time.seconds), ""))
         headline.append((AS_MEANT, predicted.words(within), "predicted"))
     shown = _candidates(equal, found, f"Explanations within {within:.0%} of the measured time")
-    tables, clock = (*shown, *_remedies(equal[:1])), "; ".join(one.title for one in found.open_ended)
+    clocks = [one for one in found.fitting if equal and equal[0].mistakes and one.is_open_ended and one not in equal]
+    tables, clock = (*shown, *_remedies(equal[:1])), "; ".join(one.title for one in clocks)
     lines = () if as_meant is None else (Shown(AS_MEANT, as_meant),)
     return Answer(
         title=f"diagnosis on {found.device}",
@@ -177,7 +178,11 @@ def _candidates(some: Iterable[CandidateProgram], found: Diagnosis, title: str) 
 
 def _remedies(explaining: Sequence[CandidateProgram]) -> tuple[Table, ...]:
     """Return what to look for and what to change for each explanation that fits, as a table if there is any."""
-    rows = tuple((one.title, "; ".join(one.look), "; ".join(one.remedies)) for one in explaining if one.look)
+    rows = tuple(
+        (one.title, "; ".join(each.look for each in one.mistakes), "; ".join(each.remedy for each in one.mistakes))
+        for one in explaining
+        if one.mistakes
+    )
     return _table("What to do", rows, ("if", "look for", "change"))
 
 

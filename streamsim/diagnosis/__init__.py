@@ -13,9 +13,7 @@ from streamsim.diagnosis.diagnose import (
 from streamsim.diagnosis.mistakes import (
     MISTAKES,
     STOPPED_EARLY,
-    IntendedProgram,
     Mistake,
-    ends_of_chunks,
     made,
     pairs,
 )

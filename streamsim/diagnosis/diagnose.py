@@ -8,28 +8,27 @@ them, the result names a second measurement that distinguishes these programs.
 import math
 from collections.abc import Iterator, Sequence
 from itertools import combinations
-from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from streamsim.checks import check_number, check_whole
 from streamsim.compiled import simulate_one_of_many
 from streamsim.device import PUBLISHED_WITHIN, Device, as_device
-from streamsim.diagnosis.mistakes import MISTAKES, STOPPED_EARLY, IntendedProgram, Mistake, made, pairs
+from streamsim.diagnosis.mistakes import MISTAKES, STOPPED_EARLY, Mistake, made, pairs, with_ops
 from streamsim.displayed import Result, attributes
 from streamsim.errors import InputError
-from streamsim.program import Config, Copy, Kernel, Schedule, Synchronize, Workload
-from streamsim.text import counted, format_between, format_seconds, short
-
-replace = msgspec.structs.replace
+from streamsim.program import Config, Kernel, Schedule, Synchronize, Workload
+from streamsim.text import counted, format_between, short
+from streamsim.transform import Source, Work
 
 # Relative error of a right explanation on a measured profile: from random schedules and published cases
 # (docs/evidence.md).
 KNOWN_MEASURED = 0.05
 SHARP = 1 / 8  # share of that error by which programs on one card differ: most of it is common to all of them
-SAME = 0.01  # programs whose times differ by less, relative, are one explanation
+SAME = 1.01  # programs whose times differ by less are one explanation
 APART = 1.15  # a second measurement distinguishes two explanations if their times have at least this ratio
 AGAIN = "the same program a second time in the same process, from an idle card on"
 RETURN = "when the last call returns, before the program waits for the card"
@@ -62,6 +61,15 @@ class Measured(msgspec.Struct, frozen=True):
         return ", ".join(filter(None, (streams, "copies only" * self.without_kernels, "uncut" * self.uncut)))
 
 
+FURTHER = {  # what else can be measured, the easiest first
+    "the same work uncut: one copy in, the kernels, one copy back": Measured(1.0, uncut=True),
+    RETURN: Measured(1.0),
+    AGAIN: Measured(1.0),
+    "the same without the kernels": Measured(1.0, without_kernels=True),
+    "the same over 1 stream": Measured(1.0, streams=1),
+}
+
+
 class Range(NamedTuple):
     """The least and the most seconds that a program may take; equal if the model predicts one time."""
 
@@ -70,12 +78,15 @@ class Range(NamedTuple):
 
     def off(self, seconds: float) -> float:
         """Return the relative distance of the range from a measured time: negative if the range lies below it."""
-        nearest_s = min(max(seconds, self.low_s), self.high_s)
-        return nearest_s / seconds - 1
+        return min(max(seconds, self.low_s), self.high_s) / seconds - 1
 
     def words(self, within: float) -> str:
         """Return the range of the times, widened by a relative error, with units and the figures that it leaves."""
         return format_between(self.low_s * (1 - within), self.high_s * (1 + within), within)
+
+    def is_apart(self, other: "Range") -> bool:
+        """Return True if a measurement tells a time of one range from any time of the other."""
+        return self.high_s * APART <= other.low_s or other.high_s * APART <= self.low_s
 
 
 class CandidateProgram(msgspec.Struct, frozen=True):
@@ -97,16 +108,6 @@ class CandidateProgram(msgspec.Struct, frozen=True):
         return tuple(mistake.title for mistake in self.mistakes)
 
     @property
-    def look(self) -> tuple[str, ...]:
-        """How to see each mistake in the code or in a profiler."""
-        return tuple(mistake.look for mistake in self.mistakes)
-
-    @property
-    def remedies(self) -> tuple[str, ...]:
-        """What to change, for each mistake."""
-        return tuple(mistake.remedy for mistake in self.mistakes)
-
-    @property
     def title(self) -> str:
         """The mistakes in words, or "the program as it was meant"."""
         return " and ".join(self.titles) or AS_MEANT
@@ -114,7 +115,7 @@ class CandidateProgram(msgspec.Struct, frozen=True):
     @property
     def is_open_ended(self) -> bool:
         """True if the mistake explains nearly any time that is too long."""
-        return any(mistake.is_open_ended for mistake in self.mistakes)
+        return any(mistake.kind == "clock" for mistake in self.mistakes)
 
 
 class NextMeasurement(msgspec.Struct, frozen=True):
@@ -155,44 +156,28 @@ class Diagnosis(Result, msgspec.Struct, frozen=True):
         """
         if self.fitting and not self.fitting[0].mistakes:
             return self.fitting[:1]
-        alone = [found for found in self.fitting if len(found.mistakes) < 2 and not found.is_open_ended]
+        alone = (found for found in self.fitting if len(found.mistakes) < 2 and not found.is_open_ended)
         return tuple(alone) or self.fitting
-
-    @property
-    def open_ended(self) -> tuple[CandidateProgram, ...]:
-        """The open-ended explanations that fit beside a mistake: they fit nearly any time that is too long."""
-        if not self.simplest or not self.simplest[0].mistakes:
-            return ()
-        return tuple(found for found in self.fitting if found.is_open_ended and found not in self.simplest)
 
     @property
     def verdict(self) -> str:
         """The answer in a sentence."""
         if not self.simplest:
-            return self._nothing()
+            (meant,) = (found for found in self.explanations if not found.mistakes)
+            if self.measured[0].seconds < meant.times_s[0].low_s:
+                return "it takes less time than it should: check the sizes, the kernel's time and the device"
+            return "no usual mistake takes just so long: check the sizes, the kernel's time and the device"
         first, *others = self.simplest
         if not first.mistakes:
             return "the program takes the time that it should take"
         if first.is_open_ended:
-            two = next((f": {found.title}" for found in others if len(found.mistakes) == 2), "")
-            pairs = f"; or two mistakes together{two}" if two else ""
-            return f"no usual mistake alone takes just so long; was the clock right?{pairs}"
+            two = next((f"; or two mistakes together: {one.title}" for one in others if len(one.mistakes) == 2), "")
+            return f"no usual mistake alone takes just so long; was the clock right?{two}"
         if len(first.mistakes) == 2:
             return f"two usual mistakes together explain it: {first.title}"
         if not others:
             return f"one usual mistake explains it: {first.title}"
         return f"{1 + len(others)} explanations fit; the likeliest one: {first.title}"
-
-    def _nothing(self) -> str:
-        measured_s, times = self.measured[0].seconds, [found.times_s[0] for found in self.explanations]
-        longest_s = max(time.high_s for time in times)
-        if measured_s > longest_s:
-            most = format_seconds(longest_s * (1 + self.known_within), self.known_within)
-            return f"nothing known takes so long: at most {most} is explained"
-        complete = [found for found in self.explanations if STOPPED_EARLY not in found.mistakes]
-        if measured_s < min(found.times_s[0].low_s for found in complete):
-            return "it takes less time than it should: check the sizes, the kernel's time and the device"
-        return "no usual mistake takes just so long"
 
     def _json(self) -> dict[str, Any]:
         return {
@@ -204,7 +189,9 @@ class Diagnosis(Result, msgspec.Struct, frozen=True):
                     "mistakes": found.titles,
                     "open_ended": found.is_open_ended,
                     "predicted_s": found.times_s,
-                    **attributes(found, "fits", "off", "look", "remedies"),
+                    **attributes(found, "fits", "off"),
+                    "look": [mistake.look for mistake in found.mistakes],
+                    "remedies": [mistake.remedy for mistake in found.mistakes],
                 }
                 for found in self.explanations
             ],
@@ -231,11 +218,35 @@ def diagnose(
     times = (Measured(float(measured)),) if isinstance(measured, int | float) else tuple(measured)
     if not times:
         raise InputError("measured = (): give at least one measured time")
-    meant = _IntendedWork(program, device, config or Config())
+    meant = _work(program, device, config or Config())
     known = KNOWN_MEASURED if device.source("h2d.bandwidth_bytes_per_s")[0] == "measured" else PUBLISHED_WITHIN
-    found = _candidates([meant.as_measured(time) for time in times], times, known)
+    found = _candidates([_as_measured(meant, time) for time in times], times, known)
     explanations = tuple(sorted(found, key=lambda one: _rank(one, times, known)))
-    return Diagnosis(device.name, times, known, explanations, _second(meant, times, explanations))
+    return Diagnosis(device.name, times, known, explanations, _next(meant, times, explanations))
+
+
+def _work(program: Workload | Schedule, device: Device, config: Config) -> Work:
+    if isinstance(program, Schedule):
+        return Work(program, device)
+    return Work(config.schedule(program), device, Source(program, config))
+
+
+def _as_measured(meant: Work, time: Measured) -> Work:
+    """Return the program with the streams and chunks of a measurement, and without kernels if it had none."""
+    if meant.pipeline is not None:
+        work, config = meant.pipeline.workload, meant.pipeline.config
+        if time.uncut:
+            config = replace(config, order="depth-first", chunks=1, streams=1, buffers=None)
+        config = replace(config, streams=time.streams or config.streams)
+        meant = _work(replace(work, kernels=()) if time.without_kernels else work, meant.device, config)
+    elif time.uncut or time.streams is not None:
+        what = "uncut" if time.uncut else f"streams = {time.streams}"
+        raise InputError(f"{what}: a schedule has its streams and chunks; give a workload")
+    elif time.without_kernels:
+        meant = with_ops(meant, (op for op in meant.schedule.ops if not isinstance(op, Kernel)))
+    if meant.schedule.launch == "graph":
+        raise InputError("launch = 'graph': a graph makes none of the usual mistakes; diagnose the live program")
+    return meant
 
 
 def _rank(found: CandidateProgram, times: Sequence[Measured], known: float) -> tuple[bool, int, bool, float]:
@@ -261,41 +272,10 @@ def _likelihood(found: CandidateProgram, times: Sequence[Measured], error: float
     return common - sum(hit * hit / 2 + math.log(width) for hit, width in zip(hits, widths, strict=True))
 
 
-class _IntendedWork(NamedTuple):
-    """The intended work: a workload with its configuration, or a schedule."""
-
-    program: Workload | Schedule
-    device: Device
-    config: Config
-
-    def as_measured(self, measured: Measured) -> IntendedProgram:
-        """Return the program with the streams and chunks of a measurement, and without kernels if it had none."""
-        program, config = self.program, self.config
-        if isinstance(program, Schedule):
-            if measured.streams is not None or measured.uncut:
-                what = "uncut" if measured.uncut else f"streams = {measured.streams}"
-                raise InputError(f"{what}: a schedule has its streams and chunks; give a workload")
-            kept = [op for op in program.ops if not (measured.without_kernels and isinstance(op, Kernel))]
-            meant = IntendedProgram(program, self.device)
-            meant = meant.with_ops(kept) or meant
-        else:
-            work = replace(program, kernels=()) if measured.without_kernels else program
-            if measured.uncut:
-                config = replace(config, order="depth-first", chunks=1, streams=1, buffers=None)
-            if measured.streams is not None:
-                config = replace(config, streams=measured.streams)
-            meant = IntendedProgram(config.schedule(work), self.device, config, lambda config: config.schedule(work))
-        if meant.schedule.launch == "graph":
-            raise InputError("launch = 'graph': a graph makes none of the usual mistakes; diagnose the live program")
-        return meant
-
-
 # What explains the measured times
 
 
-def _candidates(
-    programs: Sequence[IntendedProgram], times: Sequence[Measured], known: float
-) -> Iterator[CandidateProgram]:
+def _candidates(programs: Sequence[Work], times: Sequence[Measured], known: float) -> Iterator[CandidateProgram]:
     """Yield the intended program, and the program with each mistake and each pair.
 
     A program that takes the same times as one with fewer of its mistakes is left out.
@@ -306,48 +286,42 @@ def _candidates(
         if any(_are_same(found, ranges[fewer]) for n in range(len(mistakes)) for fewer in combinations(mistakes, n)):
             continue
         off = max((time.off(measured.seconds) for time, measured in zip(found, times, strict=True)), key=abs)
-        fits = abs(off) <= known + max((mistake.doubt for mistake in mistakes), default=0.0)
-        yield CandidateProgram(mistakes, found, off, fits)
+        yield CandidateProgram(mistakes, found, off, abs(off) <= known)
 
 
-def _range(mistakes: Sequence[Mistake], meant: IntendedProgram) -> Range:
+def _are_same(found: Sequence[Range], other: Sequence[Range]) -> bool:
+    times = ((a, b) for one, two in zip(found, other, strict=True) for a, b in zip(one, two, strict=True))
+    return all(max(a, b) <= SAME * min(a, b) for a, b in times)
+
+
+def _range(mistakes: Sequence[Mistake], meant: Work) -> Range:
     """Return the range of times of the program with the mistakes.
 
     A clock that stops early shows a time from the return of all calls to the least in which the program can end.
     """
     if STOPPED_EARLY in mistakes:
-        returned_s = _calls_return_s(meant)
+        returned_s = _returns_s(meant)
         return Range(returned_s, max(returned_s, TOO_SHORT * _takes_s(meant)))
-    levels = (0.0, 1.0) if any(mistake.has_range for mistake in mistakes) else (0.0,)
-    taken = [_takes_s(made(mistakes, meant, level) or meant) for level in levels]
-    return Range(taken[0], taken[-1])
+    low_s = _takes_s(made(mistakes, meant))
+    return Range(low_s, _takes_s(made(mistakes, meant, 1.0)) if any(one.has_range for one in mistakes) else low_s)
 
 
-def _takes_s(program: IntendedProgram) -> float:
+def _takes_s(program: Work) -> float:
     return simulate_one_of_many(program.schedule, program.device).makespan_s
 
 
-def _calls_return_s(program: IntendedProgram) -> float:
-    """Return the time after which the host has made all its calls, without the waits at the end."""
+def _returns_s(program: Work) -> float:
+    """Return the seconds until all calls have returned, without the waits at the end."""
     ops = list(program.schedule.ops)
     while len(ops) > 1 and isinstance(ops[-1], Synchronize):
         ops.pop()
-    called = program.with_ops(ops) or program
-    return simulate_one_of_many(called.schedule, called.device).host_s
-
-
-def _are_same(found: Sequence[Range], other: Sequence[Range]) -> bool:
-    """Return True if two programs take the same times, within 1 %."""
-    times = ((a, b) for one, two in zip(found, other, strict=True) for a, b in zip(one, two, strict=True))
-    return all(abs(a - b) <= SAME * b for a, b in times)
+    return simulate_one_of_many(with_ops(program, ops).schedule, program.device).host_s
 
 
 # A second measurement
 
 
-def _second(
-    meant: _IntendedWork, times: Sequence[Measured], found: Sequence[CandidateProgram]
-) -> NextMeasurement | None:
+def _next(meant: Work, times: Sequence[Measured], found: Sequence[CandidateProgram]) -> NextMeasurement | None:
     """Return the measurement that distinguishes the explanations that fit; None if nothing does, or one is enough.
 
     It tells the two likeliest apart if any does, and of those that do, the most pairs; of equals the easiest one.
@@ -355,47 +329,30 @@ def _second(
     fitting = [one for one in found if one.fits and len(one.mistakes) < 2]
     if len(fitting) < 2 or not fitting[0].mistakes:
         return None
-    telling: list[tuple[tuple[bool, int], NextMeasurement]] = []
-    for what, second in _measurable(meant, times):
-        program = meant.as_measured(second)
+    had, telling = {time.words for time in times} - {""}, dict[tuple[bool, int], NextMeasurement]()
+    for what, second in FURTHER.items():
+        try:
+            program = _as_measured(meant, second)
+        except InputError:  # a schedule has its streams and chunks, and there may be nothing but kernels
+            continue
+        if second.words in had:
+            continue
         says = tuple((one.title, _says(one, program, what, times[0].seconds)) for one in fitting)
-        apart = [_are_apart(one, two) for (_, one), (_, two) in combinations(says, 2)]
-        if any(apart):
-            telling.append(((apart[0], sum(apart)), NextMeasurement(what, says)))
-    return max(telling, key=itemgetter(0))[1] if telling else None
+        apart = [one.is_apart(two) for (_, one), (_, two) in combinations(says, 2)]
+        telling.setdefault((apart[0], sum(apart)), NextMeasurement(what, says))
+    most = max(telling)
+    return telling[most] if most[1] else None
 
 
-def _measurable(meant: _IntendedWork, times: Sequence[Measured]) -> Iterator[tuple[str, Measured]]:
-    """Yield measurements that were not made yet, each with its words, the easiest first."""
-    had, program, config = {time.words for time in times}, meant.program, meant.config
-    further: dict[str, Measured] = {}
-    if isinstance(program, Workload) and config.chunks > 1:
-        further["the same work uncut: one copy in, the kernels, one copy back"] = Measured(1.0, uncut=True)
-    further |= {RETURN: Measured(1.0), AGAIN: Measured(1.0)}
-    ops = meant.as_measured(Measured(1.0)).schedule.ops
-    if all(any(isinstance(op, kind) for op in ops) for kind in (Copy, Kernel)):
-        further["the same without the kernels"] = Measured(1.0, without_kernels=True)
-    if isinstance(program, Workload) and config.order != "serial":
-        several = (n for n in (1, 2, 4) if n != config.streams)
-        further |= {f"the same over {counted(n, 'stream')}": Measured(1.0, n) for n in several}
-    yield from ((what, time) for what, time in further.items() if not time.words or time.words not in had)
-
-
-def _says(found: CandidateProgram, program: IntendedProgram, what: str, measured_s: float) -> Range:
+def _says(found: CandidateProgram, program: Work, what: str, measured_s: float) -> Range:
     """Return the range that an explanation predicts for a second measurement, given the first one.
 
-    Open-ended mistakes, of the first run or its clock, do not affect the same program run a second time.
+    A wrong clock does not affect the same program run a second time.
     """
     if STOPPED_EARLY in found.mistakes:
         return _range(found.mistakes, program)
-    mistakes = [mistake for mistake in found.mistakes if what != AGAIN or not mistake.is_open_ended]
     low_s, high_s = found.times_s[0]
     level = min(1.0, max(0.0, measured_s - low_s) / (high_s - low_s)) if high_s > low_s else 0.0
-    wrong = made(mistakes, program, level) or program
-    seconds = _calls_return_s(wrong) if what == RETURN else _takes_s(wrong)
+    wrong = program if what == AGAIN and found.is_open_ended else made(found.mistakes, program, level)
+    seconds = _returns_s(wrong) if what == RETURN else _takes_s(wrong)
     return Range(seconds, seconds)
-
-
-def _are_apart(one: Range, two: Range) -> bool:
-    low, high = sorted((one, two))
-    return low.high_s * APART <= high.low_s

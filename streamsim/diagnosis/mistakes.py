@@ -1,30 +1,27 @@
-"""The usual mistakes of programs that should overlap, each as the program from which a change is undone.
+"""The usual mistakes of programs that should overlap, each as a change undone in the work as it was meant.
 
-A mistake changes the configuration, the device or the ops that the host issues, and the model simulates the changed
-program. The cost of some mistakes does not follow from any size (cold host memory, an allocation). These have a least
-and a most time, and explain a range of measured times. A first run and earlier work explain nearly any time that is too
-long: they are open-ended.
+A mistake gives the work other options of its config, other ops or another device, and the model simulates it. The cost
+of some mistakes does not follow from any size (cold host memory, an allocation). These have a least and a most time,
+and explain a range of measured times. A first run and earlier work explain nearly any time that is too long.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
+from functools import reduce
 from itertools import combinations, pairwise
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from streamsim.checks import LEAST_FILL
-from streamsim.device import CALLS, COMPILED, Device, front_end_of, with_front_end, with_values
-from streamsim.program import LEGACY_STREAM, Config, Copy, HostOp, HostWork, Kernel, Op, Schedule, Synchronize
-from streamsim.transform import stage_of
+from streamsim.device import CALLS, COMPILED, front_end_of, with_front_end, with_values
+from streamsim.program import LEGACY_STREAM, Copy, HostOp, HostWork, Kernel, Op, Synchronize
+from streamsim.transform import Work, stage_of
 
 # Loading a module holds the first launch: 0.4 to 41 ms in public recordings. A context or a compiler takes seconds.
 FIRST_RUN_S = 0.2e-3, 10.0
 EARLIER_S = 0.1e-3, 60.0  # what was launched before the clock started
 ALLOCATION_S = 20e-6, 1e-3  # cudaMalloc and cudaFree together, for each chunk
 ALLOCATED_BYTES_PER_S = 30e9  # and the most time for much memory: 32 ms for 1 GiB in a public thread
-HOSTS_DIFFER = 0.15  # relative error of a library's calls, whose times differ between hosts
 OFTEN = 1.4  # of the six mistakes that most public threads are about, against each of the others
 # The host stages pageable copies. Profiles have the rate of memory in the host's caches. Other memory is slower, and
 # pages that were never written fault first: 1.8 to 3 GB/s in public threads, 0.5 to 2.8 GB/s in recordings.
@@ -32,44 +29,15 @@ COLD, COLD_BYTES_PER_S = 0.6, {"h2d": 4e9, "d2h": 1e9}
 SHORT = Kernel(stream=LEGACY_STREAM, name="kernel in the default stream", duration_s=2e-6)  # or a cudaMemset
 
 
-class IntendedProgram(NamedTuple):
-    """A program as it was intended, or with mistakes already made.
-
-    ``config``: how its work is cut and issued, and ``build``: the function that makes a schedule of a config. Both are
-    None for a schedule from a file, and after a change of ops.
-    """
-
-    schedule: Schedule
-    device: Device
-    config: Config | None = None
-    build: Callable[[Config], Schedule] | None = None
-
-    def issued(self, **options: object) -> IntendedProgram | None:
-        """Return the program with other options of its config; None without a config or without a difference."""
-        if self.config is None or self.build is None:
-            return None
-        config = replace(self.config, **options)
-        return None if config == self.config else self._replace(config=config, schedule=self.build(config))
-
-    def with_ops(self, ops: Sequence[Op], **fields: object) -> IntendedProgram | None:
-        """Return the program with other ops, and other fields of its schedule; None without a difference."""
-        schedule = replace(self.schedule, ops=tuple(ops), unchunked=None, **fields)
-        is_same = schedule.ops == self.schedule.ops and not fields
-        return None if is_same else self._replace(schedule=schedule, config=None, build=None)
-
-    def on(self, values: dict[str, float]) -> IntendedProgram:
-        """Return the program on its device with other values."""
-        return self._replace(device=with_values(self.device, values))
-
-
 class Mistake(NamedTuple):
     """A usual mistake.
 
     - ``title``: what the program does; ``look``: how to see it in the code or in a profiler; ``remedy``: what to
       change.
-    - ``kind``: a program can have only one mistake of a kind.
-    - ``make``: returns the program with the mistake, or None if the program has it already or cannot have it. Its
-      second argument is 0.0 for the least time that the mistake costs and 1.0 for the most.
+    - ``kind``: a program can have only one mistake of a kind. Those of the clock explain nearly any time that is too
+      long.
+    - ``make``: returns the program with the mistake, or the program itself if it cannot have it. The second argument is
+      0.0 for the least time that the mistake costs and 1.0 for the most.
     - ``has_range``: True if the least and the most time differ.
     - ``common``: how often it is made, against a mistake that is made now and then.
     """
@@ -78,157 +46,168 @@ class Mistake(NamedTuple):
     look: str
     remedy: str
     kind: str
-    make: Callable[[IntendedProgram, float], IntendedProgram | None]
+    make: Callable[[Work, float], Work]
     has_range: bool = False
     common: float = 1.0
 
-    @property
-    def doubt(self) -> float:
-        """The additional relative error of its times."""
-        return HOSTS_DIFFER if self.kind == "calls" else 0.0
 
-    @property
-    def is_open_ended(self) -> bool:
-        """True if it explains nearly any time that is too long."""
-        return self.kind == "clock" and self.has_range
+def pairs() -> Iterator[tuple[Mistake, Mistake]]:
+    """Yield every pair of mistakes that a program can have together, in the order of making; none of the clock's."""
+    closed = (mistake for mistake in MISTAKES if mistake.kind != "clock")
+    return (pair for pair in combinations(closed, 2) if pair[0].kind != pair[1].kind)
+
+
+def made(mistakes: Iterable[Mistake], meant: Work, level: float = 0.0) -> Work:
+    """Return the program with all of ``mistakes``, made one after the other."""
+    return reduce(lambda program, mistake: mistake.make(program, level), mistakes, meant)
+
+
+def with_ops(work: Work, ops: Iterable[Op], **fields: object) -> Work:
+    """Return the program with other ops, and other fields of its schedule."""
+    schedule = replace(work.schedule, ops=tuple(ops), unchunked=None, **fields)
+    return work if schedule == work.schedule else work._replace(schedule=schedule, source=None)
+
+
+def _on(work: Work, values: dict[str, float]) -> Work:
+    return work._replace(device=with_values(work.device, values))
 
 
 # The memory, the chunks and the streams
 
 
-def _pageable(meant: IntendedProgram, level: float) -> IntendedProgram | None:
+def _pageable(meant: Work, level: float) -> Work:
     """Return the program with pageable host memory, warm (0.0) or cold (1.0)."""
-    was = meant.schedule
-    buffers = tuple(replace(b, memory="pageable") if b.memory == "pinned" else b for b in was.buffers)
-    made = meant.issued(memory="pageable")
-    if made is None and buffers != was.buffers:
-        made = meant.with_ops(was.ops, buffers=buffers)
+    if meant.pipeline is not None:
+        made = meant.with_options(memory="pageable")
+    else:
+        buffers = (replace(b, memory="pageable") if b.memory == "pinned" else b for b in meant.schedule.buffers)
+        made = with_ops(meant, meant.schedule.ops, buffers=tuple(buffers))
+    if not level or made.schedule == meant.schedule:
+        return made
     rates = {}
     for direction, link in (("h2d", meant.device.h2d), ("d2h", meant.device.d2h)):
         warm = link.pageable_bandwidth_bytes_per_s
         least = min(COLD * warm, COLD_BYTES_PER_S[direction])
         rates[f"{direction}.pageable_bandwidth_bytes_per_s"] = 1 / ((1 - level) / warm + level / least)
-    return made.on(rates) if made and level else made
+    return _on(made, rates)
 
 
-def _not_cut(meant: IntendedProgram, _: float) -> IntendedProgram | None:
-    if meant.config is None or meant.config.chunks == 1:
-        return None
-    return meant.issued(order="depth-first", chunks=1, streams=1, buffers=None)
+def _not_cut(meant: Work, _: float) -> Work:
+    if meant.pipeline is None:
+        return meant
+    return meant.with_options(order="depth-first", chunks=1, streams=1, buffers=None)
 
 
-def _one_stream(meant: IntendedProgram, _: float) -> IntendedProgram | None:
-    if meant.config is not None and meant.config.order == "depth-first" and meant.config.buffers is None:
-        return meant.issued(streams=1)
-    return _all_in(meant, 1) if len(meant.schedule.used_streams) > 1 else None  # else it is in one already
+def _few_queues(meant: Work, _: float) -> Work:
+    """Return the program issued breadth-first over one hardware queue."""
+    was = meant.pipeline
+    if was is None or was.config.streams < 2 or was.config.pattern != "depth-first":
+        return meant
+    return meant.with_options(order="breadth-first")._replace(device=meant.device.with_connections(1))
 
 
-def _all_in(meant: IntendedProgram, stream: int) -> IntendedProgram | None:
-    """Return the program with every op in one stream, without waits and records of events, which do nothing there."""
-    if meant.schedule.used_streams in ((stream,), ()):
-        return None
+def _all_in(stream: int) -> Callable[[Work, float], Work]:
+    """Put every op into one stream, without waits and records of events, which do nothing there."""
 
     def moved(op: Op) -> Op:
         if isinstance(op, Synchronize) and (op.stream is not None or op.event is not None):
             return replace(op, stream=stream, event=None)
         return replace(op, stream=stream) if isinstance(op, Copy | Kernel) else op
 
-    return meant.with_ops([moved(op) for op in meant.schedule.ops if isinstance(op, Copy | Kernel | HostOp)])
+    def make(meant: Work, _: float) -> Work:
+        if len(meant.schedule.used_streams) < 2 and stream != LEGACY_STREAM:
+            return meant
+        return with_ops(meant, (moved(op) for op in meant.schedule.ops if isinstance(op, Copy | Kernel | HostOp)))
+
+    return make
 
 
-def _kernels_in_default_stream(meant: IntendedProgram, _: float) -> IntendedProgram | None:
+def _kernels_in_default_stream(meant: Work, _: float) -> Work:
     """Return the program with its kernels in the default stream; the other streams wait for it, else it would race."""
-    ops = [replace(op, stream=LEGACY_STREAM) if isinstance(op, Kernel) else op for op in meant.schedule.ops]
+    ops = (replace(op, stream=LEGACY_STREAM) if isinstance(op, Kernel) else op for op in meant.schedule.ops)
     return _beside_default_stream(meant, ops)
 
 
-def _beside_default_stream(meant: IntendedProgram, ops: Sequence[Op]) -> IntendedProgram | None:
+def _short_in_default_stream(meant: Work, _: float) -> Work:
+    return (
+        _beside_default_stream(meant, _behind_chunks(meant, SHORT)) if len(meant.schedule.used_streams) > 1 else meant
+    )
+
+
+def _beside_default_stream(meant: Work, ops: Iterable[Op]) -> Work:
     """Return the program with ``ops``, of which some are in the default stream, and with ordinary other streams."""
-    schedule = meant.schedule
-    if LEGACY_STREAM in schedule.used_streams or tuple(ops) == schedule.ops:
-        return None
-    return meant.with_ops(ops, streams=("blocking",) * len(schedule.streams))
-
-
-def _short_in_default_stream(meant: IntendedProgram, _: float) -> IntendedProgram | None:
-    if len(meant.schedule.used_streams) < 2:
-        return None
-    return _beside_default_stream(meant, _behind_chunks(meant.schedule, [SHORT]))
-
-
-def _few_queues(meant: IntendedProgram, _: float) -> IntendedProgram | None:
-    """Return the program issued breadth-first over one hardware queue."""
-    config = meant.config
-    if config is None or config.streams < 2 or config.order != "depth-first" or config.buffers is not None:
-        return None
-    issued = meant.issued(order="breadth-first")
-    return issued and issued._replace(device=meant.device.with_connections(1))
+    if LEGACY_STREAM in meant.schedule.used_streams:
+        return meant
+    return with_ops(meant, ops, streams=("blocking",) * len(meant.schedule.streams))
 
 
 # The calls of the host
 
 
-def ends_of_chunks(schedule: Schedule) -> list[int]:
-    """Return the indices of the ops that end a chunk: the next op goes back in the order copy in, kernel, copy out."""
-    work = [i for i, op in enumerate(schedule.ops) if isinstance(op, Copy | Kernel)]
-    ends = [i for i, j in pairwise(work) if stage_of(schedule.ops[j]) < stage_of(schedule.ops[i])]
-    return [*ends, *work[-1:]]
+def _behind_chunks(meant: Work, *more: Op) -> list[Op]:
+    """Return the ops with the ops ``more`` behind each chunk except the last.
+
+    A chunk ends where the next op goes back in the order copy in, kernel, copy out.
+    """
+    ops = meant.schedule.ops
+    work = [i for i, op in enumerate(ops) if isinstance(op, Copy | Kernel)]
+    ends = {i for i, j in pairwise(work) if stage_of(ops[j]) < stage_of(ops[i])}
+    return [new for i, op in enumerate(ops) for new in (op, *(more if i in ends else ()))]
 
 
-def _behind_chunks(schedule: Schedule, more: Sequence[Op]) -> list[Op]:
-    """Return the ops with the ops ``more`` behind each chunk except the last."""
-    ends = set(ends_of_chunks(schedule)[:-1])
-    return [new for i, op in enumerate(schedule.ops) for new in (op, *(more if i in ends else ()))]
+def _blocking_copies(meant: Work, _: float) -> Work:
+    return with_ops(meant, (replace(op, blocking=True) if isinstance(op, Copy) else op for op in meant.schedule.ops))
 
 
-def _blocking_copies(meant: IntendedProgram, _: float) -> IntendedProgram | None:
-    return meant.with_ops([replace(op, blocking=True) if isinstance(op, Copy) else op for op in meant.schedule.ops])
+def _waits_in_the_loop(meant: Work, _: float) -> Work:
+    return with_ops(meant, _behind_chunks(meant, Synchronize()))
 
 
-def _allocates_in_the_loop(meant: IntendedProgram, level: float) -> IntendedProgram | None:
+def _allocates_in_the_loop(meant: Work, level: float) -> Work:
     """Return the program with an allocation before each chunk and a free behind it (none behind the last)."""
     least, most = ALLOCATION_S
     copied = sum(op.bytes for op in meant.schedule.ops if isinstance(op, Copy))
-    most += copied / max(1, len(ends_of_chunks(meant.schedule))) / ALLOCATED_BYTES_PER_S
+    chunks = 1 + len(_behind_chunks(meant, SHORT)) - len(meant.schedule.ops)
+    most += copied / chunks / ALLOCATED_BYTES_PER_S
     work = HostWork(least + level * (most - least), "cudaMalloc")
-    return meant.with_ops([work, *_behind_chunks(meant.schedule, [Synchronize(name="cudaFree"), work])])
+    return with_ops(meant, [work, *_behind_chunks(meant, Synchronize(name="cudaFree"), work)])
 
 
-def _first_run(meant: IntendedProgram, level: float) -> IntendedProgram | None:
+def _first_run(meant: Work, level: float) -> Work:
     """Return the program in which the host loads a module before the first launch; without kernels, at its start."""
     (least, most), ops = FIRST_RUN_S, meant.schedule.ops
     first = next((i for i, op in enumerate(ops) if isinstance(op, Kernel)), 0)
-    return meant.with_ops([*ops[:first], HostWork(least + level * (most - least), "loading the module"), *ops[first:]])
+    loading = HostWork(least + level * (most - least), "loading the module")
+    return with_ops(meant, [*ops[:first], loading, *ops[first:]])
 
 
-def _earlier_work(meant: IntendedProgram, level: float) -> IntendedProgram | None:
+def _earlier_work(meant: Work, level: float) -> Work:
     """Return the program in which each stream still runs a kernel that was launched before the clock started."""
     least, most = EARLIER_S
     seconds, streams = least + level * (most - least), meant.schedule.used_streams
     earlier = [Kernel(stream, "earlier work", duration_s=seconds, fill=LEAST_FILL) for stream in streams]
-    return meant.with_ops([*earlier, *meant.schedule.ops])
+    return with_ops(meant, [*earlier, *meant.schedule.ops])
 
 
 # The device
 
 
-def _one_copy_engine(meant: IntendedProgram, _: float) -> IntendedProgram | None:
-    return meant.on({"copy_engines.count": 1}) if meant.device.copy_engines.count > 1 else None
+def _one_copy_engine(meant: Work, _: float) -> Work:
+    return _on(meant, {"copy_engines.count": 1}) if meant.device.copy_engines.count > 1 else meant
 
 
-def _shared_link(meant: IntendedProgram, _: float) -> IntendedProgram | None:
+def _shared_link(meant: Work, _: float) -> Work:
     """Return the program on a device whose two directions share the rate of one."""
     links = {"h2d": meant.device.h2d, "d2h": meant.device.d2h}
     half = {f"{name}.duplex_bandwidth_bytes_per_s": link.bandwidth_bytes_per_s / 2 for name, link in links.items()}
-    return meant.on(half) if meant.device.copy_engines.count > 1 else None
+    return _on(meant, half) if meant.device.copy_engines.count > 1 else meant
 
 
-def _front_end(name: str) -> Callable[[IntendedProgram, float], IntendedProgram | None]:
-    def make(meant: IntendedProgram, _: float) -> IntendedProgram | None:
-        is_bare = front_end_of(meant.device) in (CALLS, COMPILED)
-        return meant._replace(device=with_front_end(meant.device, name)) if is_bare else None
-
-    return make
+def _library(meant: Work, level: float) -> Work:
+    """Return the program with a library's calls: CuPy's (0.0) or PyTorch's (1.0), which cost more."""
+    if front_end_of(meant.device) not in (CALLS, COMPILED):
+        return meant
+    return meant._replace(device=with_front_end(meant.device, "pytorch" if level > 0.5 else "cupy"))
 
 
 # In the order in which several are made: those that change the config come before those that change single ops.
@@ -243,7 +222,7 @@ MISTAKES: tuple[Mistake, ...] = (
         "one stream for all chunks",
         "a profiler shows all copies and kernels in one stream",
         "two to four streams in turn: chunk i in stream i mod S",
-        *("streams", _one_stream, False, OFTEN),
+        *("streams", _all_in(1), False, OFTEN),
     ),
     Mistake(
         "the work is not cut into chunks",
@@ -267,7 +246,7 @@ MISTAKES: tuple[Mistake, ...] = (
         "all work is in the default stream",
         "no stream argument at all; a profiler shows one stream, the default one",
         "create non-blocking streams, and give every copy and launch its chunk's stream",
-        *("streams", lambda meant, _: _all_in(meant, LEGACY_STREAM), False, OFTEN),
+        *("streams", _all_in(LEGACY_STREAM), False, OFTEN),
     ),
     Mistake(
         "kernels are in the default stream",
@@ -285,7 +264,7 @@ MISTAKES: tuple[Mistake, ...] = (
         "the host waits in the loop",
         "cudaDeviceSynchronize, .item(), .cpu() or print of a result for every chunk",
         "wait once, behind the loop; or for an event of the chunk before the last one",
-        *("waits", lambda meant, _: meant.with_ops(_behind_chunks(meant.schedule, [Synchronize()])), False, OFTEN),
+        *("waits", _waits_in_the_loop, False, OFTEN),
     ),
     Mistake(
         "memory is allocated and freed in the loop",
@@ -306,16 +285,10 @@ MISTAKES: tuple[Mistake, ...] = (
         *("engines", _shared_link),
     ),
     Mistake(
-        "the calls are CuPy's",
-        "a profiler shows the card waiting between short ops; 5 to 15 us a call",
-        "fewer, larger chunks; fuse kernels; a CUDA graph",
-        *("calls", _front_end("cupy")),
-    ),
-    Mistake(
-        "the calls are PyTorch's",
-        "a profiler shows the card waiting between short ops; 10 to 30 us a call",
-        "fewer, larger chunks; torch.compile; a CUDA graph",
-        *("calls", _front_end("pytorch")),
+        "the calls are a library's, such as CuPy's or PyTorch's",
+        "a profiler shows the card waiting between short ops; 5 to 15 us a call of CuPy, 10 to 30 us of PyTorch",
+        "fewer, larger chunks; fuse kernels or torch.compile; a CUDA graph",
+        *("calls", _library, True),
     ),
     Mistake(
         "a first run was timed",
@@ -334,19 +307,5 @@ STOPPED_EARLY = Mistake(
     "the clock stopped before the card was done",
     "no cudaDeviceSynchronize or event between the last call and the end of the timing",
     "wait for the card before the clock is read, or time with events",
-    *("clock", lambda meant, _: meant),
+    *("end", lambda meant, _: meant),
 )
-
-
-def pairs() -> Iterator[tuple[Mistake, Mistake]]:
-    """Yield every pair of mistakes that a program can have together, in the order of making; no open-ended ones."""
-    closed = (mistake for mistake in MISTAKES if not mistake.is_open_ended)
-    return (pair for pair in combinations(closed, 2) if pair[0].kind != pair[1].kind)
-
-
-def made(mistakes: Sequence[Mistake], meant: IntendedProgram, level: float = 0.0) -> IntendedProgram | None:
-    """Return the program with all of ``mistakes``, made one after the other; None if nothing changes."""
-    program = meant
-    for mistake in mistakes:
-        program = mistake.make(program, level) or program
-    return None if program is meant else program

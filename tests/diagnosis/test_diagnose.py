@@ -14,11 +14,9 @@ from streamsim.diagnosis import (
     MISTAKES,
     STOPPED_EARLY,
     Diagnosis,
-    IntendedProgram,
     Measured,
     Mistake,
     diagnose,
-    ends_of_chunks,
     made,
     pairs,
 )
@@ -29,12 +27,11 @@ from streamsim.program import (
     Schedule,
     Workload,
     WorkloadKernel,
-    depth_first,
     one_stream,
     serial,
     workload_of_sizes,
 )
-from streamsim.text import format_seconds
+from streamsim.transform import Source, Work
 
 MIB = 1 << 20
 WORK = workload_of_sizes(["64MiB"], ["2ms"], ["64MiB"])
@@ -51,13 +48,11 @@ workloads = st.builds(
 configs = st.builds(Config, st.just("depth-first"), st.integers(2, 16), st.integers(2, 4))
 
 
-def meant(workload: Workload, config: Config, device: str = "rtx4090") -> IntendedProgram:
-    return IntendedProgram(
-        config.schedule(workload), load_device(device), config, lambda config: config.schedule(workload)
-    )
+def meant(workload: Workload, config: Config, device: str = "rtx4090") -> Work:
+    return Work(config.schedule(workload), load_device(device), Source(workload, config))
 
 
-def seconds(program: IntendedProgram) -> float:
+def seconds(program: Work) -> float:
     return simulate_one_of_many(program.schedule, program.device).makespan_s
 
 
@@ -77,17 +72,14 @@ def work_of(schedule: Schedule) -> tuple[int, int, float]:
 def test_the_mistake_that_was_made_is_found(workload: Workload, config: Config, mistake: Mistake, level: float) -> None:
     """What explains any time gives way to it; what is to be measured next tells two of the explanations apart."""
     wrong = made([mistake], meant(workload, config), level)
-    assume(wrong is not None)
-    assert wrong is not None
     found = diagnose(workload, "rtx4090", seconds(wrong), config)
     as_meant = seconds(meant(workload, config))
     if abs(seconds(wrong) / as_meant - 1) > 0.01:
         assert (mistake.title,) in [one.titles for one in found.fitting]
     else:
         assert found.fitting[0].title == AS_MEANT
-    if not mistake.is_open_ended:
+    if mistake.kind != "clock":
         assert not any(one.is_open_ended for one in found.simplest)
-        assert not set(found.open_ended) & set(found.simplest)
     if found.next is not None:
         times = sorted(time for _, time in found.next.says)
         assert any(one.high_s * APART <= two.low_s for one in times for two in times)
@@ -110,8 +102,6 @@ def assert_in_order(found: Diagnosis, measured: float) -> None:
 def test_a_mistake_changes_no_work(workload: Workload, config: Config, mistakes: tuple[Mistake, ...]) -> None:
     program = meant(workload, config)
     wrong = made(mistakes, program)
-    assume(wrong is not None)
-    assert wrong is not None
     assert work_of(wrong.schedule) == work_of(program.schedule)
 
 
@@ -151,13 +141,6 @@ def test_equal_stages_by_hand() -> None:
     assert found["one copy engine for both directions"] == pytest.approx(3 * h2d_s, rel=1e-4)
 
 
-def test_chunks_end_before_the_next_copy_in() -> None:
-    ops = depth_first(WORK, 3, 2).ops
-    names = [op.direction if isinstance(op, Copy) else "kernel" for op in ops if isinstance(op, Copy | Kernel)]
-    assert names == ["h2d", "kernel", "d2h"] * 3
-    assert ends_of_chunks(depth_first(WORK, 3, 2)) == [2, 5, 8]
-
-
 def test_several_measured_times_narrow_it_down() -> None:
     """Over one stream and over four the same time: the streams do nothing. Without kernels blocking copies show."""
     blocking = serial(WORK, 8)
@@ -187,9 +170,7 @@ def test_a_clock_that_stops_early_is_recognised() -> None:
 def test_what_nothing_explains_is_said() -> None:
     found = diagnose(WORK, "rtx4090", 1e3, MEANT)
     assert not found.fitting
-    longest_s = max(one.times_s[0].high_s for one in found.explanations) * (1 + found.known_within)
-    longest = format_seconds(longest_s, found.known_within)
-    assert found.verdict == f"nothing known takes so long: at most {longest} is explained"  # the table's largest time
+    assert "no usual mistake takes just so long" in found.verdict
     found = diagnose(WORK, "rtx4090", 0.8 * seconds(meant(WORK, MEANT)), MEANT)
     assert not found.fitting
     assert "it takes less time than it should" in found.verdict
@@ -210,7 +191,6 @@ def test_a_second_measurement_is_told_from_the_first(size: int, level: float) ->
     """A pageable copy holds the host: from how cold its memory was follows when its call returns."""
     copy = workload_of_sizes(d2h=[size])
     wrong = made([MISTAKES[0]], meant(copy, Config()), level)
-    assert wrong is not None
     found = diagnose(copy, "rtx4090", seconds(wrong))
     assume(found.next is not None)
     assert found.next is not None
