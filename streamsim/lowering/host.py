@@ -157,11 +157,13 @@ def _add_surcharges(found: array[int], schedule: Schedule, columns: OpColumns, s
     # Calls for copies and kernels since a call might be held. Made again, such a call has only the turn surcharge.
     again = set[tuple[int, int, int]]()
     for i, (group, kind, stream, thread, holds) in enumerate(zip(*columns, strict=True)):
-        call, caller = (thread, stream, group), callers[thread]
+        op, call, caller = schedule.ops[i], (thread, stream, group), callers[thread]
+        if type(op) is HostWork:  # half of the ops of recorded programs
+            caller.called = OWN_WORK if ticks(op.duration_s) else caller.called
+            continue
         if call in again:
             found[i] += turn_surcharge(surcharges, caller, kind)
             continue
-        op = schedule.ops[i]
         if isinstance(op, Copy | Kernel):
             kernel = number[op.name] if isinstance(op, Kernel) else 0
             is_next = surcharges.enter > 0 and blocks[thread].is_next(op)
@@ -172,8 +174,8 @@ def _add_surcharges(found: array[int], schedule: Schedule, columns: OpColumns, s
                 again.add(call)
         elif isinstance(op, RecordEvent | WaitEvent | Synchronize):
             found[i] += turn_surcharge(surcharges, caller, CALLED[type(op)])
-        elif isinstance(op, WaitThread) or ticks(op.duration_s):
-            caller.called = CALLED[type(op)]
+        elif isinstance(op, WaitThread):
+            caller.called = WAIT_THREAD
         if holds:
             reset_after_wait(caller)
             again.clear()

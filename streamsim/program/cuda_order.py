@@ -32,9 +32,10 @@ class CudaOrder:
 
     def before(self, stream: int) -> tuple[int, ...]:
         """Return the ops whose end completes everything in ``stream`` so far."""
-        if stream == LEGACY_STREAM:
-            return self._union(self.tail[number] for number in self.ordinary)
-        return self.tail[stream]
+        if stream != LEGACY_STREAM:
+            return self.tail[stream]
+        tails = dict.fromkeys(self.tail[number] for number in self.ordinary)
+        return self._union(tails) if len(tails) > 1 else next(iter(tails))  # mostly the legacy stream's last op
 
     def append(self, stream: int, op: int) -> None:
         if stream == LEGACY_STREAM:

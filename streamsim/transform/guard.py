@@ -8,13 +8,16 @@ earlier step may still use.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache, cached_property
+from itertools import product
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from streamsim.errors import InputError
-from streamsim.program import Copy, Kernel, Op, Region, Schedule, Synchronize, WaitThread, remembered
+from streamsim.program import LEGACY_STREAM, Copy, Kernel, Op, Region, Schedule, Synchronize, WaitThread, remembered
 from streamsim.races import HappensBefore, earlier_ops
 from streamsim.transform.chunks import is_by_steps, steps_of
 from streamsim.transform.dependences import dependences_of
@@ -70,30 +73,33 @@ class _Kept:
     def __init__(self, case: Work) -> None:
         assert case.first is not None
         self._schedule, self._steps = case.schedule, _steps(case.first)
-        self._images: dict[int, list[int]] = {}  # by op of the first program those that do it
+        self._stream_of = [op.stream or 0 for op in case.schedule.ops]
+        self._images = defaultdict[int, list[int]](list)  # by op of the first program those that do it
         works = (i for i, op in enumerate(case.schedule.ops) if is_work(op))
         for i, origins in zip(works, case.origins, strict=True):
             for origin in origins:
-                self._images.setdefault(origin, []).append(i)
+                self._images[origin].append(i)
+
+    @cached_property
+    def _order(self) -> HappensBefore:
+        return _order(self._schedule)
 
     def keeps(self, earlier: int, later: int) -> bool:
         """Return True if ``later`` starts when ``earlier`` has ended; in a step cut in pieces, each behind its own."""
-        before, after, ops = self._images[earlier], self._images[later], self._schedule.ops
-        if len(before) == len(after) and self._steps[earlier] == self._steps[later]:
-            pairs = list(zip(before, after, strict=True))
+        before, after, stream_of = self._images[earlier], self._images[later], self._stream_of
+        is_one = self._steps[earlier] == self._steps[later]
+        pairs: Iterable[Pair]
+        if len(before) == len(after) and (is_one or len(after) == 1):
+            pairs = zip(before, after, strict=True)
         else:  # of a stream the last one has ended last, and the first one starts first
-            last = {ops[k].stream: k for k in before}.values()
-            first = {ops[i].stream: i for i in reversed(after)}.values()
-            pairs = [(k, i) for i in first for k in last]
-        is_one = self._steps[earlier] == self._steps[later]  # what is kept on the card is copied by no op of its own
-        return all((k == i and is_one) or self._is_behind(k, i) for k, i in pairs)
-
-    def _is_behind(self, earlier: int, later: int) -> bool:
-        """Return True if a copy or kernel starts when another one has ended."""
-        stream = self._schedule.ops[earlier].stream or 0
-        if stream == self._schedule.ops[later].stream:
-            return earlier < later
-        return _order(self._schedule).last_before(later, stream) >= earlier
+            last = {stream_of[k]: k for k in before}.values()
+            pairs = product(last, {stream_of[i]: i for i in reversed(after)}.values())
+        for k, i in pairs:
+            if k == i and is_one:  # what is kept on the card is copied by no op of its own
+                continue
+            if i <= k or (stream_of[k] != stream_of[i] and self._order.last_before(i, stream_of[k]) < k):
+                return False
+        return True
 
 
 @remembered
@@ -105,12 +111,15 @@ def _required(schedule: Schedule) -> dict[Pair, tuple[str, ...]]:
     steps, unnamed = _steps(schedule), needs.unnamed
     loads = [is_load(op) for op in schedule.ops]  # an op may stay behind another one that a load may pass
 
+    @cache
     def pairs(order: HappensBefore) -> set[Pair]:
         return {
             pair for some in ([0] * len(steps), loads, steps) for pair in _pairs(schedule.ops, order, unnamed, some)
         }
 
-    plain = replace(schedule, streams=NON_BLOCKING * len(schedule.streams))  # the legacy stream waits for no other
+    plain = schedule  # with a legacy stream that waits for no other
+    if any(op.stream == LEGACY_STREAM for op in schedule.ops):
+        plain = replace(schedule, streams=NON_BLOCKING * len(schedule.streams))
     streams, everything = _order(plain, holds=False), _order(schedule)
     found: dict[Pair, tuple[str, ...]] = {}
     if len(working_streams(schedule)) > 1:  # else its stream gives all of the order
