@@ -48,7 +48,7 @@ for some in (Device, Schedule, Workload):  # hypothesis shows an example that fa
 MOST_PROCESSES = 8  # each imports everything, and takes some hundred MB
 COMPILE = """
 from streamsim import Workload, build, compiled, load_device
-from streamsim.program.config import Config
+from streamsim.program.patterns import Config
 device, workload = load_device("ideal"), Workload(4, (4,))
 compiled.simulate(build(workload, "depth-first", 2, 2), device)
 compiled.makespans(workload, [Config("depth-first", 2, 2)], device)

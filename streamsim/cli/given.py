@@ -40,8 +40,6 @@ def kind_of_file(path: Path) -> str:
     """Return "program" for a schedule or a recording, else what :func:`streamsim.text.kind_of` says of the content."""
     if path.suffix.lower() in SUFFIXES or kind_given(path):
         return PROGRAM
-    if path.suffix.lower() == ".csv":
-        return LAYERS
     return kind_of(read_bytes(path, LARGEST_TOML_BYTES)) if path.is_file() else ""
 
 

@@ -56,7 +56,7 @@ SEARCHED = ("max_chunks", "max_streams")
 ALONE = "needs a single program; give one, and one value of each option, or leave it out"
 
 which_layers = all_of(
-    click.option("--layers", type=FILE, help="A model's layers, a .toml or .csv file, in place of a workload."),
+    click.option("--layers", type=FILE, help="A model's layers, a TOML file, in place of a workload."),
     click.option(
         "--passes",
         type=COUNT,

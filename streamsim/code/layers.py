@@ -1,6 +1,6 @@
 """The program of layers that are streamed to the card: PyTorch, for the layers of an ``nn.Sequential``.
 
-It is a loop over the layers. The tests compare it with :meth:`streamsim.program.offload.Offload.schedule`, op for op.
+It is a loop over the layers. The tests compare it with :meth:`streamsim.program.layers.Offload.schedule`, op for op.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""The loops of :mod:`streamsim.program.loops` as plans of programs, for any number of chunks.
+"""The loops of :mod:`streamsim.program.patterns` as plans of programs, for any number of chunks.
 
 The tests compare each program with the schedule of its pattern, op for op.
 """
@@ -20,7 +20,7 @@ from streamsim.program import (
     HostMemory,
     Workload,
     WorkloadKernel,
-    loops,
+    patterns,
 )
 from streamsim.text import format_seconds
 
@@ -168,7 +168,7 @@ class _Issued:
 
     def events(self) -> dict[str, str]:
         """Return the events that are recorded, and the number of each."""
-        recorded = {step.event for step in self._loop.steps if isinstance(step, loops.RecordStep)}
+        recorded = {step.event for step in self._loop.steps if isinstance(step, patterns.RecordStep)}
         found = {name: "chunks" for name in self._loop.events if name in recorded}
         if self._arrays.tables and self._others:
             found["loaded_once"] = ""
@@ -188,18 +188,18 @@ class _Issued:
 
     def steps(self, to: StepWriter) -> list[str]:
         """Return all calls, in order."""
-        used = {step.stream for step in self._loop.steps if not isinstance(step, loops.Prepare)}
+        used = {step.stream for step in self._loop.steps if not isinstance(step, patterns.Prepare)}
         used |= {0, *self._loop.ends[: bool(self._arrays.once)]}
         roles = [to.say("let", name=role, value=f"stream[{k}]") for k, role in enumerate(self._loop.roles) if k in used]
         passes = [line for bodies in self._loop.passes for line in self._pass(to, bodies)]
         return [*roles, *self._once_in(to), *passes, *self._once_out(to)]
 
     def _stream(self, number: int) -> str:
-        if number == loops.TURN:
+        if number == patterns.TURN:
             return "stream[0]" if self._is_blocking else "stream[i % streams]"
         return self._loop.roles[number] if self._loop.roles else f"stream[{number}]"
 
-    def _pass(self, to: StepWriter, bodies: loops.Pass) -> list[str]:
+    def _pass(self, to: StepWriter, bodies: patterns.Pass) -> list[str]:
         """Return one pass over the chunks. Bodies that follow are for chunk k, behind chunk i."""
         now = [step for body in bodies if not body.follows for step in body.steps]
         behind = [step for body in bodies if body.follows for step in body.steps]
@@ -210,34 +210,34 @@ class _Issued:
         ahead = to.say("let", name="ahead", value="int(buffers > 1)")
         return [ahead, *to.loop("i", "chunks + ahead", body)]
 
-    def _body(self, to: StepWriter, steps: Sequence[loops.Step], chunk: str) -> list[str]:
+    def _body(self, to: StepWriter, steps: Sequence[patterns.Step], chunk: str) -> list[str]:
         lines: list[str] = []
-        for number, some in groupby(steps, lambda step: step.stream if isinstance(step, loops.Issue) else None):
+        for number, some in groupby(steps, lambda step: step.stream if isinstance(step, patterns.Issue) else None):
             if number is None:
                 lines += [line for step in some for line in self._call(to, step, chunk)]
                 continue
-            stream, stages = self._stream(number), [step.stage for step in some if isinstance(step, loops.Issue)]
+            stream, stages = self._stream(number), [step.stage for step in some if isinstance(step, patterns.Issue)]
             lines += to.within(stream, [line for stage in stages for line in self._stage(to, stage, stream, chunk)])
         return lines
 
-    def _call(self, to: StepWriter, step: loops.Step, chunk: str) -> list[str]:
+    def _call(self, to: StepWriter, step: patterns.Step, chunk: str) -> list[str]:
         """Return the call of a step that is no copy and no kernel; it may be under a condition, or none."""
         conditions: list[str] = []
-        if isinstance(step, loops.WaitStep | loops.RecordStep) and step.between_streams:
+        if isinstance(step, patterns.WaitStep | patterns.RecordStep) and step.between_streams:
             conditions.append("hands_over")
         match step:
-            case loops.WaitStep(event, number, before):
+            case patterns.WaitStep(event, number, before):
                 earlier = f"{chunk} - {before}" if before else chunk
                 conditions += [f"{chunk} >= {before}"] if before else []
                 call = to.say("wait", event=f"{event}[{earlier}]", stream=self._stream(number))
-            case loops.RecordStep(event, number, awaited):
+            case patterns.RecordStep(event, number, awaited):
                 conditions += [] if awaited is None else [f"{chunk} + {awaited} < chunks"]
                 call = to.say("record", event=f"{event}[{chunk}]", stream=self._stream(number))
             case _:
                 return [to.say("host work", seconds=self._work)] if self._work else []
         return to.when(conditions, [call])
 
-    def _stage(self, to: StepWriter, stage: loops.Stage, stream: str, chunk: str) -> list[str]:
+    def _stage(self, to: StepWriter, stage: patterns.Stage, stream: str, chunk: str) -> list[str]:
         """Return the calls of a stage of a chunk."""
         arrays = self._arrays
         if stage == "run":

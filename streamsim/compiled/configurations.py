@@ -2,8 +2,8 @@
 
 The cost of an op depends on its chunk's elements and on little else. The model's own functions therefore give all costs
 once, for a table. The compiled kernel lays out the ops of each configuration from this table, as ``schedule`` and
-``lower`` would lay them out, and runs them. The loops are those of :mod:`streamsim.program.loops`, as tables of whole
-numbers.
+``lower`` would lay them out, and runs them. The loops are those of :mod:`streamsim.program.patterns`, as tables of
+whole numbers.
 """
 
 # mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False

@@ -13,7 +13,6 @@ from streamsim.files.documents import (
     Parsers,
     dump_toml,
     explain_json,
-    of_table,
     parse_toml,
     read_table,
     refuse_duplicates,

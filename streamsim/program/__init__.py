@@ -1,23 +1,6 @@
 """The host's requests: schedules, workloads, and the patterns that make schedules of workloads."""
 
 from streamsim.program.builder import Memory, Program
-from streamsim.program.config import (
-    HOST_MEMORIES,
-    ORDERS,
-    Config,
-    HostMemory,
-    breadth_first,
-    build,
-    depth_first,
-    most_streams,
-    one_stream,
-    prefetch,
-    ring,
-    serial,
-    serialized,
-    useful_streams,
-)
-from streamsim.program.cuda_order import CudaOrder
 from streamsim.program.files import (
     FIRST_TOUCH,
     LARGEST_JSON_BYTES,
@@ -46,34 +29,53 @@ from streamsim.program.layers import (
     Layer,
     Layers,
     LayerStep,
+    Offload,
     PassDirection,
+    check_layers,
+    loading,
+    offload,
+    one_by_one,
     parse_layers,
-    parse_layers_csv,
     read_layers,
     write_layers,
 )
-from streamsim.program.loops import (
+from streamsim.program.patterns import (
+    HOST_MEMORIES,
     ISSUE_ORDERS,
+    ORDERS,
     PREFETCH_BUFFERS,
     STAGES,
     Body,
     ChunkLoop,
+    Config,
     Distance,
+    HostMemory,
     Issue,
     Order,
     Prepare,
     RecordStep,
     Stages,
+    breadth_first,
+    build,
+    depth_first,
     loop_of,
+    most_streams,
+    one_stream,
+    prefetch,
+    ring,
+    serial,
+    serialized,
     stages_of,
+    useful_streams,
 )
-from streamsim.program.offload import Offload, check_layers, loading, offload, one_by_one
-from streamsim.program.remembered import MOST, MOST_OPS, ResultCache, remembered
 from streamsim.program.schedule import (
     LAUNCHES,
     LEGACY_STREAM,
+    MOST,
+    MOST_OPS,
     Buffer,
     Copy,
+    CudaOrder,
     Direction,
     HostOp,
     HostWork,
@@ -83,12 +85,14 @@ from streamsim.program.schedule import (
     Op,
     RecordEvent,
     Region,
+    ResultCache,
     Schedule,
     StreamKind,
     Synchronize,
     WaitEvent,
     WaitThread,
     check_schedule,
+    remembered,
 )
 from streamsim.program.training import (
     MOST_WORKERS,

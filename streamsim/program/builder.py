@@ -19,20 +19,15 @@ raises InputError.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import accumulate
 from typing import Any, NoReturn, TypeVar
 
 import msgspec
-from msgspec.structs import replace
 
-from streamsim.collector import collector_off
 from streamsim.errors import InputError
-from streamsim.program.loops import TURN, ChunkLoop, Issue, Prepare, RecordStep, Stage, Step, Turns
 from streamsim.program.schedule import (
     LEGACY_STREAM,
     Buffer,
     Copy,
-    Direction,
     HostWork,
     Kernel,
     Launch,
@@ -45,7 +40,6 @@ from streamsim.program.schedule import (
     Synchronize,
     WaitEvent,
 )
-from streamsim.program.workload import Workload
 from streamsim.text import parse_bytes, parse_seconds, short, shown
 
 Number = TypeVar("Number", int, float)
@@ -273,154 +267,3 @@ def _one_size(to: Side, source: Side) -> int:
     if not sizes or sizes[0] != sizes[-1]:
         raise InputError(f"to = {shown(to)}, source = {shown(source)}: a copy needs one size, such as 64MiB")
     return sizes[0]
-
-
-# Pipelines: workloads cut into chunks and issued by a loop.
-#
-# Copies name their buffers, so that a schedule can be checked for races and replayed with its output verified. Host and
-# device arrays hold the whole workload, unless chunks use buffers in turn. Arrays that are copied once go in before the
-# first chunk, in the loop's first stream, for which the other streams wait. They go back after the last chunk.
-
-T = TypeVar("T")
-HOST_WORK = "host work"  # before a chunk
-Piece = tuple[Region, Region]  # of an array: on the card, and on the host
-
-
-class _ChunkedProgram:
-    """The program of a workload, while it is issued: what each chunk copies and runs, and which events are recorded."""
-
-    def __init__(self, workload: Workload, loop: ChunkLoop, turns: Turns, is_pageable: bool, is_blocking: bool) -> None:
-        self.program, self._loop, self._turns, self._is_blocking = Program(), loop, turns, is_blocking
-        self._memory: MemoryKind = "pageable" if is_pageable else "pinned"
-        cut = workload.in_chunks(turns.chunks)
-        self._parts = cut.cut(turns.chunks)
-        inputs = self._arrays("in", [part.inputs for part in self._parts], turns.slots)
-        outputs = self._arrays("out", [part.outputs for part in self._parts], turns.slots)
-        self._once_in = _whole("once_in", workload.h2d_once)
-        for k, n in enumerate(workload.h2d_once):
-            self._array(f"once_in{k}", [n])
-        sums = self._arrays("once_out", [part.d2h_once for part in self._parts])
-        self._once_out = _whole("once_out", workload.d2h_once)
-        self._host_s = self._each([workload.host_s(part) for part in self._parts])
-        self._launches = self._each([list(cut.kernels_of(part)) for part in self._parts])
-        self._into, self._back = self._pieces(inputs), self._pieces(outputs)
-        # Without an output array, kernels write the last input.
-        self._written = self._pieces([*outputs, *sums] or inputs[-1:])
-        self._recorded: set[int] = set()
-
-    def _each(self, values: Sequence[T]) -> list[T]:
-        """Return the value of each chunk's part, chunk by chunk."""
-        return [value for value, part in zip(values, self._parts, strict=True) for _ in range(part.many)]
-
-    def _arrays(
-        self, prefix: str, sizes: Sequence[tuple[int, ...]], slots: int | None = None
-    ) -> list[list[Piece | None]]:
-        """Declare the arrays of which each part has these bytes."""
-        columns = zip(*self._each(sizes), strict=True)
-        return [self._array(f"{prefix}{k}", column, slots) for k, column in enumerate(columns)]
-
-    def _array(self, name: str, sizes: Sequence[int], slots: int | None = None) -> list[Piece | None]:
-        """Declare an array whose chunks have these bytes, and return the piece of each chunk.
-
-        ``slots``: the chunks that the card holds at a time, in buffers of their own; None: all, in one buffer.
-        """
-        starts = [*accumulate(sizes, initial=0)]
-        self.program.buffer(f"h_{name}", starts[-1], self._memory)
-        if slots is None:
-            self.program.device(f"d_{name}", starts[-1])
-            places = [(f"d_{name}", start) for start in starts]
-        else:
-            for slot in range(slots):
-                self.program.device(f"d_{name}_{slot}", max(sizes))
-            places = [(f"d_{name}_{i % slots}", 0) for i in range(len(sizes))]
-        return [
-            (Region(*place, size), Region(f"h_{name}", start, size)) if size else None
-            for place, start, size in zip(places, starts, sizes, strict=False)
-        ]
-
-    def _pieces(self, arrays: Sequence[list[Piece | None]]) -> list[list[Piece]]:
-        """Return the pieces of each chunk."""
-        return [[piece for array in arrays if (piece := array[i])] for i in range(self._turns.chunks)]
-
-    def issue(self) -> None:
-        """Issue the program: what is copied once, and all passes over the chunks. At its end the host waits for all."""
-        loop, turns, chunks, behind = self._loop, self._turns, self._turns.chunks, self._turns.ahead
-        streams = [self.program.stream().number for _ in loop.roles or range(turns.streams)]
-        first, *others = streams[:chunks]
-        recorded = (turns.recorded(step) for step in loop.steps if isinstance(step, RecordStep))
-        self.program._events = max(recorded, default=0) * len(loop.events)
-        self._copy_in_once(first, [] if loop.roles else others)
-        for bodies in loop.passes:
-            for i in range(chunks + behind * any(body.follows for body in bodies)):
-                for body in bodies:
-                    chunk = i - behind if body.follows else i
-                    if 0 <= chunk < chunks and (self._back[chunk] or not body.needs_output):
-                        self._issue_body(body.steps, chunk)
-        if loop.ends:
-            first, *others = [streams[k] for k in loop.ends]
-        self._copy_out_once(first, others)
-        self.program.synchronize()
-
-    def _issue_body(self, steps: Sequence[Step], chunk: int) -> None:
-        ops, turns = self.program._ops, self._turns
-        for step in steps:
-            if isinstance(step, Prepare):
-                if self._host_s[chunk]:
-                    self.program.host_work(self._host_s[chunk], HOST_WORK)
-                continue
-            stream = 1 + (chunk % turns.streams if step.stream == TURN else step.stream)
-            if isinstance(step, Issue):
-                ops += self._stage(step.stage, chunk, stream)
-            elif isinstance(step, RecordStep):
-                if chunk < turns.recorded(step):
-                    event = self._event(step.event, chunk)
-                    ops.append(RecordEvent(event, stream))
-                    self._recorded.add(event)
-            else:
-                event = self._event(step.event, chunk - turns.distance(step.before))
-                if event in self._recorded:
-                    ops.append(WaitEvent(event, stream))
-
-    def _event(self, name: str, chunk: int) -> int:
-        """Return the number of a chunk's event; negative before the first chunk."""
-        return chunk * len(self._loop.events) + self._loop.events.index(name)
-
-    def _stage(self, stage: Stage, chunk: int, stream: int) -> list[Op]:
-        if stage != "run":
-            is_in = stage == "copy in"
-            return self._copies("h2d" if is_in else "d2h", (self._into if is_in else self._back)[chunk], stream)
-        reads = tuple([card for card, _ in (*self._into[chunk], *self._once_in)])
-        writes = tuple([card for card, _ in self._written[chunk]])
-        kernels = [(replace(op, stream=stream, reads=reads, writes=writes), n) for op, n in self._launches[chunk]]
-        return [op for kernel, launches in kernels for op in [kernel] * launches]
-
-    def _copies(self, direction: Direction, pieces: Sequence[Piece], stream: int) -> list[Op]:
-        return [Copy(direction, card.bytes, stream, host, card, self._is_blocking) for card, host in pieces]
-
-    def _copy_in_once(self, first: int, others: Sequence[int]) -> None:
-        """Copy the arrays of ``h2d_once`` to the card in the first stream, and let the other streams wait for them."""
-        self.program._ops += self._copies("h2d", self._once_in, first)
-        if others and (self._once_in or self._once_out):  # the events of the last copies have later numbers
-            loaded = self.program.event().number
-            if self._once_in:
-                self.program._ops += [RecordEvent(loaded, first), *(WaitEvent(loaded, stream) for stream in others)]
-
-    def _copy_out_once(self, first: int, others: Sequence[int]) -> None:
-        """Let the first stream wait for the others, and copy the arrays of ``d2h_once`` back."""
-        for stream in others if self._once_out else ():
-            event = self.program.event().number
-            self.program._ops += [RecordEvent(event, stream), WaitEvent(event, first)]
-        self.program._ops += self._copies("d2h", self._once_out, first)
-
-
-def _whole(prefix: str, sizes: Sequence[int]) -> list[Piece]:
-    """Return whole arrays, which have these bytes."""
-    return [(Region(f"d_{prefix}{k}", 0, n), Region(f"h_{prefix}{k}", 0, n)) for k, n in enumerate(sizes)]
-
-
-@collector_off()  # nothing that is made here becomes garbage before the end
-def program_of(workload: Workload, loop: ChunkLoop, turns: Turns, is_pageable: bool, is_blocking: bool) -> Program:
-    """Return the program of a workload, cut and issued by ``loop``; at its end the host waits for the card."""
-    pipeline = _ChunkedProgram(workload, loop, turns, is_pageable, is_blocking)
-    pipeline.issue()
-    return pipeline.program

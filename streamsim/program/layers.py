@@ -5,20 +5,20 @@ Where a :class:`~streamsim.program.workload.Workload` is cut into equal chunks, 
 
 from __future__ import annotations
 
-import csv
-import io
 import os
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Literal, NamedTuple, get_args
+from collections.abc import Sequence
+from difflib import get_close_matches
+from typing import Any, Literal, NamedTuple, get_args
 
 import msgspec
 
-from streamsim.checks import LARGEST_BYTES, check_calls, check_choice, check_is, check_tuple, check_whole
+from streamsim.checks import LARGEST_BYTES, LARGEST_COUNT, check_calls, check_choice, check_is, check_tuple, check_whole
 from streamsim.errors import InputError
-from streamsim.files import dump_toml, of_table, parse_toml, read_bytes, write_text
+from streamsim.files import dump_toml, parse_toml, read_bytes, write_text
+from streamsim.program.builder import Memory, Program, Stream
 from streamsim.program.files import OF_KERNELS
-from streamsim.program.schedule import Kernel
+from streamsim.program.patterns import HOST_MEMORIES, HostMemory
+from streamsim.program.schedule import Kernel, MemoryKind, Schedule
 from streamsim.program.workload import WorkloadKernel
 from streamsim.text import LARGEST_TOML_BYTES, counted, format_bytes, one_line, short, shown
 
@@ -208,16 +208,13 @@ def _launch(kernel: WorkloadKernel) -> Kernel:
     return Kernel(1, kernel.name, 0, kernel.parameter, duration_s, fill, threads=threads)
 
 
-# Files of layers: TOML with ``[[layers]]``, or CSV with one layer in each line under the column names.
-#
-# ``streamsim init --schema layers`` prints the exact form. Sizes and times may be text with a unit, ``"400MB"``, and a
-# kernel may be what ``--kernel`` takes. Semicolons separate several kernels in a cell of a CSV file.
+# Files of layers: TOML with ``[[layers]]``; ``streamsim init --schema layers`` prints the exact form. Sizes and times
+# may be text with a unit, ``"400MB"``, and a kernel may be what ``--kernel`` takes.
 
 
 def read_layers(path: str | os.PathLike[str]) -> Layers:
-    """Return the layers in a TOML file, or in a CSV file named .csv. Raises InputError naming the place."""
-    data, where = read_bytes(path, LARGEST_TOML_BYTES), one_line(str(path))
-    return parse_layers_csv(data, where) if Path(path).suffix.lower() == ".csv" else parse_layers(data, where)
+    """Return the layers in a TOML file. Raises InputError naming the file, the field and the value."""
+    return parse_layers(read_bytes(path, LARGEST_TOML_BYTES), one_line(str(path)))
 
 
 def write_layers(layers: Layers, path: str | os.PathLike[str]) -> None:
@@ -230,31 +227,226 @@ def parse_layers(text: str | bytes, where: str = "layers") -> Layers:
     return parse_toml(text.encode() if isinstance(text, str) else text, Layers, "layers", where, OF_KERNELS)
 
 
-def parse_layers_csv(text: str | bytes, where: str = "layers") -> Layers:
-    """Return the layers in CSV ``text``, as spreadsheets write it. Raises InputError that begins with ``where``."""
-    try:
-        decoded = text if isinstance(text, str) else text.decode("utf-8-sig")
-        return Layers(tuple(_layers(decoded.removeprefix("\ufeff"))))
-    except UnicodeDecodeError as error:
-        raise InputError(f"{where}: is not UTF-8 text (byte {error.start})") from None
-    except InputError as error:
-        raise InputError(f"{where}: {error}") from None
+# Layers that do not all fit on the card: some stay there, the others are copied to it ahead of their turn.
+#
+# One stream copies, and one runs the kernels. Streamed layers take turns over ``depth`` buffers on the card. Each
+# buffer is as large as the largest streamed layer, as every layer may come to lie in every buffer. A layer's copy waits
+# until the kernels have ended that used its buffer before, and its kernels wait for its copy. Layers that stay on the
+# card were copied there once, before the program begins, as a model is loaded: :func:`loading` is that program.
+#
+# Each pass copies the streamed layers anew. Only if a pass goes forward and then backward, the layers that are still in
+# the buffers when the direction changes are not copied again.
+#
+# Copies are issued as many turns ahead as there are buffers. A copy from pageable memory holds the host, which issues
+# no kernel meanwhile. Therefore a layer's kernels are then issued before the next layer's copy, which runs beside them.
 
 
-def _layers(text: str) -> Iterator[Layer]:
-    """Yield the layer in each line below the column names."""
-    rows = csv.DictReader(io.StringIO(text, newline=""), strict=True, skipinitialspace=True)
-    try:
-        columns = [name.strip() for name in rows.fieldnames or ()]
-        if len(set(columns)) < len(columns):
-            raise InputError(f"columns {', '.join(columns)}: one stands twice; keep one")
-        for row in rows:
-            if any(row.pop(None, ())):  # the cells without a column
-                raise InputError("has more cells than columns; write a cell that holds a comma in quotes")
-            cells = {name.strip(): cell.strip() for name, cell in row.items() if cell and cell.strip()}
-            several = {name: cells[name].split(";") for name in ("kernels", "backward") if name in cells}
-            if cells:
-                lists = {name: list(filter(None, map(str.strip, texts))) for name, texts in several.items()}
-                yield of_table({**cells, **lists}, Layer, OF_KERNELS)
-    except (csv.Error, InputError) as error:
-        raise InputError(f"line {rows.line_num}: {error}") from None
+class Offload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A placement of layers: the layers that stay on the card, and the buffers for the others.
+
+    - ``depth``: the number of buffers for streamed layers. With 1, no copy runs beside a streamed layer's kernels.
+    - ``resident``: the names of the layers that stay on the card. The name of a layer with repeats means all of them.
+    - ``memory``: the host memory that holds the weights of the streamed layers.
+    - ``reserve_bytes``: memory on the card for activations.
+
+    Raises InputError naming the field.
+    """
+
+    depth: int = 2
+    resident: tuple[str, ...] = ()
+    memory: HostMemory = "pinned"
+    reserve_bytes: int = 0
+
+    def __post_init__(self) -> None:
+        check_whole("depth", self.depth, 1, LARGEST_COUNT)
+        check_tuple("resident", self.resident, str)
+        check_choice("memory", self.memory, HOST_MEMORIES)
+        check_whole("reserve_bytes", self.reserve_bytes, 0, LARGEST_BYTES)
+        for k, name in enumerate(self.resident):
+            if name in self.resident[:k]:
+                raise InputError(f"resident[{k}] = {shown(name)}: stands twice; keep one")
+
+    def numbers(self, layers: Layers) -> frozenset[int]:
+        """Return the numbers of the layers that stay on the card. Raises InputError for an unknown name."""
+        check_layers(layers)
+        known: dict[str, set[int]] = {}
+        number = 0
+        for layer in layers.layers:
+            for name in layer.names(number):
+                for one in {name, layer.name or name}:
+                    known.setdefault(one, set()).add(number)
+                number += 1
+        for name in self.resident:
+            if name not in known:
+                nearest = get_close_matches(name, known, n=1)
+                hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
+                raise InputError(f"resident = {shown(name)}: no layer has this name{hint}")
+        return frozenset().union(*(known[name] for name in self.resident))
+
+    def device_bytes(self, layers: Layers) -> int:
+        """Return the bytes that the program holds on the card: resident layers, buffers, and the reserve."""
+        stay, streamed = self._parted(layers)
+        largest = max((step.weight_bytes for step in streamed), default=0)
+        return sum(step.weight_bytes for step in stay) + self.slots(layers) * largest + self.reserve_bytes
+
+    def pinned_bytes(self, layers: Layers) -> int:
+        """Return the bytes of pinned memory on the host: the weights of the streamed layers."""
+        return 0 if self.memory == "pageable" else sum(step.weight_bytes for step in self._parted(layers)[1])
+
+    def slots(self, layers: Layers) -> int:
+        """Return the number of buffers in use: at most the number of streamed layers."""
+        return min(self.depth, len(self._parted(layers)[1]))
+
+    def _parted(self, layers: Layers) -> tuple[list[LayerStep], list[LayerStep]]:
+        """Return the layers that stay on the card, and the streamed ones."""
+        stay = self.numbers(layers)
+        parts: tuple[list[LayerStep], list[LayerStep]] = ([], [])
+        for number, step in enumerate(layers.steps):
+            parts[number not in stay].append(step)
+        return parts
+
+    def schedule(self, layers: Layers) -> Schedule:
+        """Return the program: see above. Raises InputError for an unknown name."""
+        run = _OffloadProgram(layers, self)
+        ahead = min(1, run.slots) if self.memory == "pageable" else run.slots
+        for item in range(ahead):
+            run.fetch(item)
+        item, step = 0, 1
+        was_backward = layers.turns[0].is_backward
+        for turn in layers.turns * layers.passes:
+            if turn.is_backward != was_backward:  # the layer of the last turn is the first one again
+                was_backward, step = turn.is_backward, -step
+                item += step
+            if turn.number in run.stay:
+                weights = run.at_home[turn.number]
+                launch(run.compute, run.steps[turn.number], turn.is_backward, weights, run.activations)
+                continue
+            slot = item % run.slots
+            run.await_copy(slot)
+            launch(run.compute, run.steps[turn.number], turn.is_backward, run.buffers[slot], run.activations)
+            run.compute.record(run.ran[slot])
+            run.fetch(item + step * ahead)
+            item += step
+        run.program.synchronize()
+        how = f", {layers.direction_words}" * layers.is_backward
+        words = f"offload K={self.depth}, {len(run.stay)} of {len(run.steps)} layers stay{how}"
+        return run.program.schedule(words, unchunked=one_by_one(layers, self.memory, self.reserve_bytes))
+
+
+class _OffloadProgram:
+    """The memory, streams and events of a program of layers, and its calls for each layer.
+
+    ``items``: the number of streamed turns. If a pass goes forward and backward, items are counted up and down again,
+    so that an item is a layer. ``_held``: the item in each buffer (None: none yet). ``_coming``: the buffers with a
+    copy that no kernel has waited for.
+    """
+
+    def __init__(self, layers: Layers, config: Offload) -> None:
+        self.stay = config.numbers(layers)
+        self.program = Program()
+        self.load, self.compute = self.program.stream(), self.program.stream()
+        self.steps = layers.steps
+        order = layers.turns[: len(self.steps)]
+        self._streamed = [turn.number for turn in order if turn.number not in self.stay]
+        self.slots = min(config.depth, len(self._streamed))
+        self._items = len(self._streamed) * (1 if layers.direction == "both" else layers.passes)
+        self._held: list[int | None] = [None] * self.slots
+        self._coming = set[int]()
+        streamed = sorted(self._streamed)
+        self._host = {n: _weights(self.program, self.steps[n], config.memory) for n in streamed}
+        self.at_home = {n: _weights(self.program, self.steps[n], "device") for n in sorted(self.stay)}
+        largest = max((self.steps[number].weight_bytes for number in self._streamed), default=0)
+        self.buffers = [self.program.device(f"buffer {slot}", largest) for slot in range(self.slots)]
+        self.activations = activations(self.program, config.reserve_bytes)
+        self._loaded = [self.program.event() for _ in range(self.slots)]
+        self.ran = [self.program.event() for _ in range(self.slots)]
+
+    def fetch(self, item: int) -> None:
+        """Copy the streamed layer of a turn as soon as its buffer is free, unless the layer is there or no turn is."""
+        slot = item % self.slots
+        if not 0 <= item < self._items or self._held[slot] == item:
+            return
+        if self._held[slot] is not None:
+            self.load.wait(self.ran[slot])
+        self._held[slot] = item
+        self._coming.add(slot)
+        source = self._host[self._streamed[item % len(self._streamed)]]
+        self.load.copy_in(self.buffers[slot][: source.bytes], source)
+        self.load.record(self._loaded[slot])
+
+    def await_copy(self, slot: int) -> None:
+        """Let the kernels wait for the copy into a buffer, unless its layer is still there from another turn."""
+        if slot in self._coming:
+            self._coming.remove(slot)
+            self.compute.wait(self._loaded[slot])
+
+
+def launch(stream: Stream, step: LayerStep, is_backward: bool, weights: Memory, activations: Sequence[Memory]) -> None:
+    """Launch the kernels of a layer: they read its weights, and write ``activations``."""
+    read = weights[: step.weight_bytes]
+    for op in step.launches(is_backward):
+        fields: dict[str, Any] = {"parameter": op.parameter, "fill": op.fill, "threads": op.threads}
+        stream.kernel(op.duration_s, op.name, reads=read, writes=activations, **fields)
+
+
+def _weights(program: Program, step: LayerStep, kind: MemoryKind) -> Memory:
+    """Return new memory for the weights of a layer."""
+    return program.buffer(f"{'d' if kind == 'device' else 'h'}_{step.name}", step.weight_bytes, kind)
+
+
+def activations(program: Program, n_bytes: int) -> tuple[Memory, ...]:
+    """Return the memory on the card that is reserved for activations; empty if there is none."""
+    return (program.device("activations", n_bytes),) if n_bytes else ()
+
+
+def one_by_one(layers: Layers, memory: HostMemory = "pageable", reserve_bytes: int = 0) -> Schedule:
+    """Return the program without overlap: each layer is copied in its turn, and no layer stays on the card.
+
+    It has one stream and one buffer, and blocking copies from ``memory``. Raises InputError for unknown memory.
+    """
+    check_layers(layers)
+    check_choice("memory", memory, HOST_MEMORIES)
+    program = Program()
+    stream, steps = program.stream(), layers.steps
+    hosts = [_weights(program, step, memory) for step in steps]
+    buffer = program.device("buffer 0", max(step.weight_bytes for step in steps))
+    reserved = activations(program, reserve_bytes)
+    for number, is_backward in layers.turns * layers.passes:
+        step = steps[number]
+        stream.copy_in(buffer[: step.weight_bytes], hosts[number], blocking=True)
+        launch(stream, step, is_backward, buffer, reserved)
+    program.synchronize()
+    return program.schedule(f"one by one, {memory}")
+
+
+def loading(layers: Layers, config: Offload) -> Schedule | None:
+    """Return the program that copies the resident layers once, before the other program; None if there are none."""
+    program = Program()
+    stream = program.stream()
+    for number in sorted(config.numbers(layers)):
+        step = layers.steps[number]
+        source = _weights(program, step, config.memory)
+        stream.copy_in(_weights(program, step, "device"), source)
+    if not config.resident:
+        return None
+    program.synchronize()
+    return program.schedule("load what stays")
+
+
+def offload(
+    layers: Layers,
+    depth: int = 2,
+    resident: Sequence[str] = (),
+    memory: HostMemory = "pinned",
+    reserve_bytes: int = 0,
+) -> Schedule:
+    """Return the program of layers that are streamed over ``depth`` buffers, except those that are ``resident``.
+
+    The arguments are the fields of :class:`Offload`. Raises InputError naming the wrong argument.
+    """
+    return Offload(depth, tuple(resident), memory, reserve_bytes).schedule(layers)
+
+
+def check_layers(layers: Layers) -> None:
+    """Raise InputError unless ``layers`` is a Layers."""
+    check_is("layers", layers, Layers)

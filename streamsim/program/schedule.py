@@ -8,8 +8,12 @@ Streams are numbered. Stream 0 is CUDA's legacy default stream. Streams 1, 2, ..
 the legacy default stream). Events are numbered 0, 1, ... below ``Schedule.events``.
 """
 
-from collections.abc import Iterator
-from typing import ClassVar, Literal, get_args
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from functools import wraps
+from itertools import chain
+from operator import attrgetter
+from threading import Lock
+from typing import ClassVar, Concatenate, Generic, Literal, ParamSpec, TypeVar, get_args
 
 import msgspec
 
@@ -441,3 +445,128 @@ def _check_capturable(schedule: Schedule) -> None:
             raise InputError(f"ops[{i}].stream = 0: the legacy default stream cannot be captured in a graph; {remedy}")
         elif isinstance(op, Copy) and (op.blocking or op.uses_host(pageable)):
             raise InputError(f"ops[{i}]: a blocking or pageable copy cannot be captured in a graph; {remedy}")
+
+
+# The order between ops. A set of ops to wait for holds only the latest op of each stream, because that implies the
+# earlier ones.
+
+
+class CudaOrder:
+    """The order that streams and events enforce, built up from the calls in issue order.
+
+    Raises InputError for a schedule of several cards, which can be written down but not yet ordered.
+    """
+
+    def __init__(self, schedule: Schedule) -> None:
+        if any(map(attrgetter("card"), schedule.ops)):
+            i, card = next((i, op.card) for i, op in enumerate(schedule.ops) if op.card)
+            raise InputError(f"ops[{i}].card = {card}: several cards cannot be ordered yet; give 0")
+        self._ops = schedule.ops
+        # The legacy default stream, and the streams that synchronise with it.
+        self.ordinary = [LEGACY_STREAM] + [
+            number for number, kind in enumerate(schedule.streams, 1) if kind == "blocking"
+        ]
+        # For each stream except the legacy stream: the ops whose end completes everything in it so far.
+        self.tail: list[tuple[int, ...]] = [()] * (len(schedule.streams) + 1)
+        self._recorded: dict[int, tuple[int, ...]] = {}
+
+    def before(self, stream: int) -> tuple[int, ...]:
+        """Return the ops whose end completes everything in ``stream`` so far."""
+        if stream != LEGACY_STREAM:
+            return self.tail[stream]
+        tails = dict.fromkeys(self.tail[number] for number in self.ordinary)
+        return self._union(tails) if len(tails) > 1 else next(iter(tails))  # mostly the legacy stream's last op
+
+    def append(self, stream: int, op: int) -> None:
+        if stream == LEGACY_STREAM:
+            self._set_tail(stream, (op,))
+        else:
+            self.tail[stream] = (op,)
+
+    def record(self, stream: int, event: int) -> tuple[int, ...]:
+        done = self._recorded[event] = self.before(stream)
+        if stream == LEGACY_STREAM:
+            self._set_tail(stream, done)
+        return done
+
+    def wait(self, stream: int, event: int) -> tuple[int, ...]:
+        before, recorded = self.before(stream), self._recorded.get(event, ())
+        both = self._union((before, recorded)) if before and recorded else before or recorded
+        self._set_tail(stream, both)
+        return both
+
+    def awaited(self, sync: Synchronize) -> tuple[int, ...]:
+        """Return the ops that a host synchronisation waits for."""
+        if sync.event is not None:
+            return self._recorded.get(sync.event, ())
+        if sync.stream is not None:
+            return self.before(sync.stream)
+        return self._union(self.tail)
+
+    def _set_tail(self, stream: int, ops: tuple[int, ...]) -> None:
+        self.tail[stream] = ops
+        if stream == LEGACY_STREAM:  # later ops of ordinary streams come after it, earlier ones are in it
+            for number in self.ordinary:
+                self.tail[number] = ops
+
+    def _union(self, sets: Iterable[tuple[int, ...]]) -> tuple[int, ...]:
+        """Return the ops without those that a later op of the same stream implies: at most one for each stream."""
+        ops = self._ops
+        latest: dict[int | None, int] = {}
+        for op in chain.from_iterable(sets):
+            stream = ops[op].stream
+            if stream not in latest or op > latest[stream]:
+                latest[stream] = op
+        return tuple(latest.values())
+
+
+# A memory for results made of schedules, because the same programs are predicted on one device after another: by
+# comparisons, intervals, calibrations and explanations.
+
+MOST_OPS = 256_000  # ops of all schedules in a memory; lowered, each takes some 400 bytes, its dependences 1 or 2 kB
+MOST = 64  # schedules in a memory
+
+Made = TypeVar("Made")
+Values = ParamSpec("Values")
+
+
+class ResultCache(Generic[Made]):
+    """The latest results made of schedules, by key: of at most ``MOST`` schedules and ``MOST_OPS`` ops in all.
+
+    Results of a larger schedule are not kept. Kept results must not be changed.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[Hashable, tuple[Made, int]] = {}  # results and their ops, the least recently used first
+        self._ops = 0  # of all results; each counts as MOST_OPS / MOST or more
+        self._lock = Lock()
+
+    def of(self, key: Hashable, make: Callable[[], tuple[Made, int]]) -> Made:
+        """Return the result kept under ``key``, else the one that ``make`` returns together with its number of ops."""
+        with self._lock:
+            found = self._kept.pop(key, None)
+            if found is not None:
+                self._kept[key] = found
+                return found[0]
+        made, ops = make()
+        ops = max(ops, MOST_OPS // MOST)
+        with self._lock:
+            if ops <= MOST_OPS and key not in self._kept:
+                self._kept[key] = made, ops
+                self._ops += ops
+                while self._ops > MOST_OPS:
+                    self._ops -= self._kept.pop(next(iter(self._kept)))[1]
+        return made
+
+
+def remembered(make: Callable[Concatenate[Schedule, Values], Made]) -> Callable[Concatenate[Schedule, Values], Made]:
+    """Return ``make``, a function of a schedule and of hashable values, with a :class:`ResultCache` of its own."""
+    memory = ResultCache[tuple[Made, Schedule]]()
+
+    @wraps(make)
+    def remembering(schedule: Schedule, /, *values: Values.args, **named: Values.kwargs) -> Made:
+        # By identity: hashing ops takes as long as the result. A kept schedule keeps its id.
+        key = id(schedule), values, *named.items()
+        return memory.of(key, lambda: ((make(schedule, *values, **named), schedule), len(schedule.ops)))[0]
+
+    return remembering

@@ -371,7 +371,7 @@ class LayerCosts:
 class _Earliest:
     """The earliest progress of the card and the host, for each of many placements: one number each in each array.
 
-    Items are numbered as in :meth:`streamsim.program.offload.Offload.schedule`.
+    Items are numbered as in :meth:`streamsim.program.layers.Offload.schedule`.
     """
 
     def __init__(self, costs: LayerCosts, streamed: Bools, depth: int) -> None:

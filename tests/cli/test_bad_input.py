@@ -87,7 +87,7 @@ LINES = {
     "predict --layers model.toml --memory-limit 100MB": "device buffers of 180000000 bytes",
     "predict --layers model.toml --passes 400000": "layers, passes: 3 layers and 400000 passes are more than",
     "code --layers model.toml --as cupy": "language = 'cupy': layers are modules of PyTorch; write them --as pyt",
-    "best --layers odd.csv --as pytorch -o x.py": "layer0: weight_bytes = 6: the layers of a program hold floats",
+    "best --layers odd.toml --as pytorch -o x.py": "layer0: weight_bytes = 6: the layers of a program hold floats",
     "best loop.toml": "loop.toml: is a training loop, whose best `streamsim loop` finds; expected a workload",
     "predict loop.toml --chunks 4": "--chunks: loop.toml is a training loop, whose steps are not cut",
     "explain loop.toml --measured 1s": "--measured: says nothing of a training loop",
@@ -135,7 +135,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     write_schedule(program(*step * 8, kernel(1, 5), Synchronize(), streams=1), "odd.json")
     write_schedule(program(HostWork(1.0)), "none.json")
     write_layers(layers_of((40_000_000, 900_000), (90_000_000, 500_000), (10_000_000, 3_000_000)), "model.toml")
-    Path("odd.csv").write_text("weight_bytes,kernels\n6,1ms\n")
+    Path("odd.toml").write_text("[[layers]]\nweight_bytes = 6\nkernels = ['1ms']\n")
     Path("loop.toml").write_text('batch = 8\nbatch_bytes = "1MiB"\nstep = "1ms"\n')
     Path("empty.toml").write_text("")
     Path("device.toml").write_text("connections = 8\n[host]\n")
@@ -183,7 +183,7 @@ def test_too_little_memory_is_one_line(
     def no_room(*_: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr("streamsim.program.config.loop_of", no_room)
+    monkeypatch.setattr("streamsim.program.patterns.loop_of", no_room)
     line = refused(capsys, tmp_path, "code", "--h2d", "1GiB", "-o", str(tmp_path / "s.json"))
     assert line == "not enough memory for a schedule of this size; use fewer chunks"
 

@@ -21,7 +21,6 @@ MODEL = Layers(tuple(Layer(n_bytes, (WorkloadKernel(duration_s=seconds),)) for n
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     write_layers(MODEL, tmp_path / "model.toml")
-    (tmp_path / "model.csv").write_text("weight_bytes,kernels\n40MB,900us\n90MB,500us\n10MB,3ms\n")
     return tmp_path
 
 
@@ -32,9 +31,8 @@ OPTIONS = (
 CONFIG = Offload(1, ("layer0", "layer2"), "pageable", 1_000_000)
 
 
-@pytest.mark.parametrize("file", ["model.toml", "model.csv"])
-def test_predict_schedule_and_explain_say_what_the_library_says(file: str, capsys: pytest.CaptureFixture[str]) -> None:
-    options = ("--layers", file, *OPTIONS, "--device", "a100")
+def test_predict_schedule_and_explain_say_what_the_library_says(capsys: pytest.CaptureFixture[str]) -> None:
+    options = ("--layers", "model.toml", *OPTIONS, "--device", "a100")
     schedule = CONFIG.schedule(replace(MODEL, passes=3, direction="both"))
     predicted, explained = (figures(capsys, command, *options) for command in ("predict", "explain"))
     inputs = unstamped(predicted).pop("inputs")

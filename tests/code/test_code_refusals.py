@@ -20,7 +20,7 @@ COMMANDS: list[tuple[tuple[str, ...], str]] = [
     ((*SIZES, "-o", "x.py"), "-o x.py: a program in Python is in CuPy or PyTorch; add --as cupy or --as pytorch"),
     (
         (*SIZES, "--as", "cupy", "--order", "prefetch", "--streams", "2"),
-        "streams = 2: a prefetching program has 3 of its own",
+        "streams = 2: the order prefetch has 3 streams of its own",
     ),
     ((*SIZES, "--d2h", "32", "--as", "cupy", "--chunks", "3"), "chunks = 3: an array has pieces for 2 chunks only"),
     (("--h2d", "3000", "--elements", "1000", "--as", "cupy"), "h2d[0] = 3 bytes an element: the arrays"),

@@ -12,7 +12,7 @@ from streamsim_validate.gpu import CONNECTIONS_VARIABLE
 SCRIPT = """
 import sys
 from statistics import median
-from streamsim.program.config import depth_first
+from streamsim.program.patterns import depth_first
 from streamsim_validate.gpu import Bench, Replayer, open_gpu, prepare
 from streamsim_validate.records.record import relay
 from streamsim_validate.suites import MI, sincos

@@ -1,7 +1,5 @@
-"""A model's layers: what a file of them says, in TOML and in CSV, and what is refused, with its place."""
+"""A model's layers: what a file of them says, and how its layers run."""
 
-import csv
-import io
 from pathlib import Path
 
 import pytest
@@ -18,7 +16,6 @@ from streamsim.program import (
     WorkloadKernel,
     parse_kernel,
     parse_layers,
-    parse_layers_csv,
     parse_workload,
     read_layers,
     write_layers,
@@ -38,20 +35,12 @@ name = "head"
 weight_bytes = "1GiB"
 kernels = [{ duration_s = "1ms" }]
 """
-CSV = "name,weight_bytes,kernels,repeats\nblock,400MB,1ms;2ms/3,3\nhead,1GiB,1ms,\n"
 
 
-def test_a_file_in_toml_and_one_in_csv_say_the_same(tmp_path: Path) -> None:
+def test_a_file_says_what_the_value_says(tmp_path: Path) -> None:
     (tmp_path / "model.toml").write_text(TOML)
-    (tmp_path / "model.CSV").write_text(CSV)
     write_layers(MODEL, tmp_path / "written.toml")
-    assert all(read_layers(tmp_path / name) == MODEL for name in ("model.toml", "model.CSV", "written.toml"))
-
-
-def test_csv_as_spreadsheets_write_it() -> None:
-    # A byte-order mark, CRLF, spaces, columns in another order, quoted cells, an empty line and empty cells at the end.
-    text = 'weight_bytes , kernels,repeats,name,\r\n400MB, "1ms ; 2ms/3", 3,block,,\r\n\r\n"1GiB",1ms,,head\r\n,,,,\r\n'
-    assert parse_layers_csv(b"\xef\xbb\xbf" + text.encode()) == MODEL
+    assert all(read_layers(tmp_path / name) == MODEL for name in ("model.toml", "written.toml"))
 
 
 def test_a_pass_goes_through_every_layer_by_itself() -> None:
@@ -107,23 +96,6 @@ def test_a_kernel_in_a_file_of_layers_is_what_it_is_in_one_of_a_workload() -> No
     kernels = "[0.004, '4ms,1ms@50%', { duration_s = '4ms', points = ['1ms@50%'], fill = '50%' }]"
     (found,) = parse_layers(f"[[layers]]\nweight_bytes = 4\nkernels = {kernels}\n").layers
     assert found.kernels == parse_workload(f"inputs = [4]\nkernels = {kernels}\n").kernels
-
-
-@examples(50)
-@given(models())
-def test_csv_has_what_toml_has(model: Layers) -> None:
-    out = io.StringIO(newline="")
-    writer = csv.writer(out)
-    writer.writerow(("repeats", "name", "kernels", "weight_bytes"))
-    for one in model.layers:
-        kernels = ";".join(
-            f"{kernel.duration_s!r}s/{kernel.launches}"
-            + (f",{kernel.points[0].duration_s!r}s@0.5" if kernel.points else "")
-            + (f",fill={kernel.fill!r}" if kernel.fill else "")
-            for kernel in one.kernels
-        )
-        writer.writerow((one.repeats, one.name, kernels, one.weight_bytes))
-    assert parse_layers_csv(out.getvalue()).layers == model.layers
 
 
 def test_layers_of_more_launches_than_there_is_time_for_are_refused_before_they_are_listed() -> None:

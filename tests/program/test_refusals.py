@@ -29,7 +29,6 @@ from streamsim.program import (
     offload,
     parse_kernel,
     parse_layers,
-    parse_layers_csv,
     parse_workload,
     prefetch,
     ring,
@@ -189,16 +188,6 @@ TOML = [
     ("inputs = [4]", "is a workload, for `streamsim predict`; expected the layers of a model"),
     ("[[layers", "cannot be read"),
 ]
-CSV: list[tuple[str | bytes, str]] = [
-    ("name,kernels\na,1ms\n", "line 2: weight_bytes: is missing"),
-    ("weight_bytes,kernels\n", "layers = []: a model needs a layer"),
-    ("weight_bytes,kernels\n4,1ms,latency=1us\n", "line 2: has more cells than columns; write a cell that"),
-    ('weight_bytes,kernels\n4,"1ms\n', "line 1: unexpected end of data"),
-    ("weight_bytes,kernels,name\n4,1ms,a\n4,1ms,a\n", "layers[1].name = 'a': another layer is called 'a'"),
-    ("name,name\n", "line 1: columns name, name: one stands twice; keep one"),
-    ("colour,kernels\nred,1ms\n", "line 2: colour = 'red': unknown field"),
-    (b"weight_bytes,kernels\n4,\xff", "is not UTF-8 text (byte 23)"),
-]
 
 
 def _offload(fields: dict[str, Any]) -> Schedule:
@@ -212,7 +201,6 @@ REFUSED: list[tuple[Callable[[], object], str, str]] = [
     *((partial(parse_kernel, text), "", shows) for text, shows in KERNELS),
     *((partial(parse_workload, text, "w"), f"w: {says}", "") for text, says in WORKLOADS),
     *((partial(parse_layers, text, "model.toml"), f"model.toml: {says}", "") for text, says in TOML),
-    *((partial(parse_layers_csv, text, "model.csv"), f"model.csv: {says}", "") for text, says in CSV),
 ]
 
 

@@ -95,7 +95,7 @@ OFFLOADS: list[tuple[dict[str, Any], str]] = [
 CONFIGS: list[tuple[dict[str, Any], str]] = [
     ({"order": "random"}, "order = 'random': expected one of"),
     ({"buffers": 2, "order": "breadth-first"}, "buffers = 2: a ring of buffers is issued depth-first"),
-    ({"order": "serial", "streams": 2}, "streams = 2: a serial program has one stream"),
+    ({"order": "serial", "streams": 2}, "streams = 2: the order serial has 1 stream of its own"),
     ({"order": "serial", "launch": "graph"}, "launch = 'graph': a serial program"),
     ({"memory": "pageable", "launch": "graph"}, "launch = 'graph': pageable copies"),
 ]

@@ -176,7 +176,7 @@ class Recipe(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def simplicity(self) -> tuple[int, ...]:
-        """The smaller, the simpler, as for :class:`~streamsim.program.config.Config`; other patterns come last."""
+        """The smaller, the simpler, as for :class:`~streamsim.program.patterns.Config`; other patterns come last."""
         arguments: dict[str, Any] = self.arguments
         if self.pattern == "ring":
             return (0, *Config(**{"streams": arguments["buffers"], **arguments}).simplicity)
