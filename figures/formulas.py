@@ -23,7 +23,7 @@ def draw(runs: Runs) -> Figure:
     axes = figure.subplots()
     _steps(axes, [abs(row.error) for row in rows], "the model", color=BLUE, linewidth=2.4)
     for name, (colour, dashes) in zip(rows[0].formulas_s, STYLES, strict=True):
-        errors = [abs(row.formula_error(name)) for row in rows]
+        errors = [abs(row.formulas_s[name] / row.measured_s - 1) for row in rows]
         _steps(axes, errors, name, color=colour, linestyle=dashes, linewidth=1.4)
     _steps(axes, [row.noise for row in rows], "spread of the runs", color=INK, linestyle=":", linewidth=1.0)
     _frame(axes)

@@ -169,6 +169,6 @@ def test_comparing_needs_no_card_and_loads_nothing_that_does() -> None:
     command = f"from streamsim_validate.cli import main; main(['compare', {record!r}, '--device', 'h200'])"
     quiet = "import contextlib, io\nwith contextlib.redirect_stdout(io.StringIO()): "
     loaded = loaded_after(f"{blocked}\n{quiet}{command}")
-    assert "streamsim_validate.compare.tables" in loaded
+    assert "streamsim_validate.compare.comparison" in loaded
     rooms = {room_of(name) for name in loaded if name.startswith("streamsim_validate.")}
     assert rooms <= {*WITHOUT_A_CARD, "cli"}

@@ -1,6 +1,5 @@
 """A host that gets slower while a run measures: its calls' costs are found again, and predictions follow them."""
 
-import math
 import statistics
 from functools import cache
 from typing import Any
@@ -12,13 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamsim import load_device
-from streamsim.device import HOST_TIMES, Device, FrontEnd, KernelCost, changed, mean_of
+from streamsim.device import HOST_TIMES, Device, changed, mean_of
 from streamsim.model import simulate
 from streamsim_validate.calibrate import host_calls
 from streamsim_validate.compare import compare, expectations, predict_device_s, profiles_of
 from streamsim_validate.compare.predictions import (
     FEWEST_REPEATS,
-    drift_of,
     mixes_s,
     predict_wall_s,
     speed_of,
@@ -39,7 +37,6 @@ from streamsim_validate.records import (
     closed,
     digest,
     rows_of,
-    timings_of,
 )
 from streamsim_validate.suites import sincos
 
@@ -118,11 +115,8 @@ def drifted() -> Record:
     return a_record(a_run(early_and_late(), GROUPS))
 
 
-def test_a_host_that_got_slower_is_found_again() -> None:
+def test_a_host_that_got_slower_is_found_again_and_predictions_follow_it() -> None:
     assert profiles_of(drifted().runs[0]).speeds == pytest.approx({1: 1.0, 2: SLOWER}, rel=0.01)
-
-
-def test_predictions_follow_the_host() -> None:
     assert [row.error for row in compare(drifted()).rows] == pytest.approx([0, 0], abs=0.005)
     without = compare(a_record(a_run(early_and_late(), ()))).rows
     assert [row.error for row in without] == pytest.approx([0, 1 / SLOWER - 1], abs=0.03)
@@ -211,54 +205,26 @@ def test_nothing_is_predicted_with_the_link_of_others_that_is_not_known() -> Non
     assert row.predicted_s == pytest.approx(usual_s, rel=0.005)
 
 
-def test_drift_says_what_others_left_of_the_link() -> None:
-    """Of 21 samples in 20 steps from 1 to 2: 1.05, 1.5 and 1.95."""
-    entry = a_linked_entry(*(1 + k / 20 for k in range(21)))
-    assert drift_of(a_run((entry,), ())).links == pytest.approx((1.05, 1.5, 1.95), rel=0.001)
-    assert drift_of(a_run(early_and_late(), ())).links == ()
-
-
 def test_a_host_has_one_speed() -> None:
     """1, 1.5 and 1.5 times as slow in the three mixes: 1.5 ** (2/3) for every call, none of which changes by itself."""
-    timings = timings_of(a_group(1, 1.0).probes)
-    usual_s = mixes_s(timings)
-    assert speed_of(usual_s, usual_s) == pytest.approx(1)
-    two = {
-        chain: [Timing(run.device_s, run.wall_s, 1.5 * run.issue_s) if chain.kind == "mix hkd" else run for run in runs]
-        for chain, runs in timings.items()
-    }
-    assert speed_of(mixes_s(two), usual_s) == pytest.approx(1.5 ** (2 / 3))
-    late = profiles_of(a_run(early_and_late(), (Group(2, rows_of(two)),))).of(early_and_late()[1])
-    of_calls = {
-        getattr(late.host, name) / getattr(H200.host, name) for name in CallCosts._fields if getattr(H200.host, name)
-    }
+
+    def slower(row: ChainRow) -> ChainRow:
+        kind, size, length, runs = row
+        return kind, size, length, tuple((device_s, wall_s, 1.5 * issue_s) for device_s, wall_s, issue_s in runs)
+
+    rows = GROUPS[0].probes
+    two = tuple(slower(row) if row[0] == "mix hkd" else row for row in rows)
+    assert [speed_of(mixes_s(some), mixes_s(rows)) for some in (rows, two)] == pytest.approx([1, 1.5 ** (2 / 3)])
+    late = profiles_of(a_run(early_and_late(), (Group(2, two),))).of(early_and_late()[1])
+    known = [(getattr(late.host, name), getattr(H200.host, name)) for name in CallCosts._fields]
+    of_calls = {late_s / usual_s for late_s, usual_s in known if usual_s}
     assert max(of_calls) == pytest.approx(min(of_calls))
 
 
 def test_a_runs_profile_is_the_mean_of_its_calibrations() -> None:
-    """Numbers halfway, front ends as uncertain as they differ; what is counted, and the spread, as before."""
-    costs = [KernelCost("k", 1, (10, 20), (2e-3, 4e-3)), KernelCost("k", 1, (10, 15, 25), (4e-3, 6e-3, 10e-3))]
-    calls = [
-        FrontEnd(times * 2e-6, times * 3e-6, 0.0, 0.0, 0.0, 0.0, "measured: by hand", spread=0.01) for times in (1, 2)
-    ]
-    one, other = (
-        msgspec.structs.replace(
-            changed(H200, {"h2d.bandwidth": bandwidth}),
-            compute=msgspec.structs.replace(H200.compute, kernels=(cost,)),
-            front_ends={"mine": front_end},
-            connections=queues,
-        )
-        for bandwidth, cost, front_end, queues in zip(("50GB/s", "60GB/s"), costs, calls, (32, 30), strict=True)
-    )
-    found = mean_of(one, other)
-    assert (found.h2d.bandwidth_bytes_per_s, found.connections, found.spread) == (55e9, 32, H200.spread)
-    (cost,) = found.compute.kernels
-    assert cost.elements == (10, 20)
-    assert cost.duration_s == pytest.approx((3e-3, 6e-3))
-    assert found.front_ends["mine"].copy_s == pytest.approx(3e-6)
-    assert found.front_ends["mine"].spread == pytest.approx(math.hypot(0.01, 1 / 3))
+    one, other = (changed(H200, {"h2d.bandwidth": bandwidth}) for bandwidth in ("50GB/s", "60GB/s"))
     run = msgspec.structs.replace(a_run((), ()), before=plain(one), after=plain(other))
-    assert profiles_of(run).whole == found.with_connections(CONNECTIONS)
+    assert profiles_of(run).whole == mean_of(one, other).with_connections(CONNECTIONS)
     assert profiles_of(msgspec.structs.replace(run, before=None)).whole == other.with_connections(CONNECTIONS)
 
 
@@ -292,16 +258,3 @@ def test_one_outlier_changes_nothing(probe: int, repeat: int) -> None:
     rows[probe] = (*chain, disturbed)  # type: ignore[assignment]
     run = a_run(early_and_late(), (GROUPS[0], Group(2, tuple(rows))))
     assert profiles_of(run).speeds == profiles_of(drifted().runs[0]).speeds
-
-
-# How far it moved
-
-
-def test_drift_says_between_what_the_hosts_calls_moved() -> None:
-    found = drift_of(drifted().runs[0])
-    assert found.groups == 2
-    assert found.calls == pytest.approx((0, SLOWER - 1), abs=0.01)
-    older = drift_of(a_run(early_and_late(), ()))
-    assert (older.groups, older.calls, older.changes) == (0, (0, 0), found.changes)
-    later = msgspec.structs.replace(drifted().runs[0], samples_after=calibrated(2.0))
-    assert drift_of(later).calls == found.calls  # from what they were before

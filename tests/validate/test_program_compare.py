@@ -139,12 +139,12 @@ def test_what_calls_take_longer_is_not_the_links_doing() -> None:
     """
     copy_ms = LINK_BYTES * 1e-6
     links_s = tuple(1e-3 * ms for ms in (20 + copy_ms, 40 + copy_ms, 2 * (20 + copy_ms)))
-    entry = a_paced_entry(1.0, 2.0, 1.0)
-    assert entry.program is not None
-    entry = msgspec.structs.replace(entry, program=msgspec.structs.replace(entry.program, run_links_s=links_s))
+    program = a_paced_entry(1.0, 2.0, 1.0).program
+    assert program is not None
     card = make_device(copy=10_000_000)
-    assert links_beside(entry, card, (1.0, 2.0, 1.0)) == pytest.approx((1, 1, 2))
-    assert links_beside(entry, card, ()) == pytest.approx([seconds / links_s[0] for seconds in links_s])
+    program = msgspec.structs.replace(program, run_links_s=links_s)
+    assert links_beside(program, card, (1.0, 2.0, 1.0)) == pytest.approx((1, 1, 2))
+    assert links_beside(program, card, ()) == pytest.approx([seconds / links_s[0] for seconds in links_s])
 
 
 def test_with_what_issuing_took_a_miss_is_told_from_one_of_the_calls() -> None:

@@ -227,7 +227,7 @@ def _changed(records: Iterable[Record], change: Callable[[Device], Device]) -> I
         for run in record.runs:
             profiles = profiles_of(run, None)
             for entry in run.entries:  # all were measured
-                yield row_of(entry, run, Profiles(change(profiles.of(entry)), {}))
+                yield row_of(entry, run, Profiles(change(profiles.of(entry))))
 
 
 def with_assumed(card: Device, other: Device) -> Device:

@@ -1,6 +1,7 @@
 """``streamsim-validate compare``: compares records with the model. Needs no card."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from streamsim_validate.compare import (
     in_percent,
     judge,
     parse_tolerance,
+    worst_lines,
 )
 from streamsim_validate.records import read_record
 
@@ -84,8 +86,8 @@ def compare_command(
             if samples is not None:
                 covered = by_class(expectations(record, comparison.rows, samples, seed, profile))
             data = _plain(comparison, verdicts[name], worst, covered)
-            answer = comparison_answer(comparison, verdicts[name], covered, worst, record, profile, data)
-            emit(answer, profile)
+            pictures = partial(worst_lines, record, comparison.worst(worst), profile)
+            emit(comparison_answer(comparison, verdicts[name], covered, worst, pictures, data), profile)
     return _exit_code(verdicts)
 
 

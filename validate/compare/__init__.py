@@ -6,18 +6,25 @@ from streamsim_validate.compare.comparison import (
     HOST_BOUND,
     PAGEABLE,
     Comparison,
-    Row,
-    in_percent,
-    percentile95,
-)
-from streamsim_validate.compare.coverage import (
     Coverage,
-    Expected,
+    Row,
     Verdict,
-    by_class,
-    expectations,
+    comparison_answer,
+    comparisons_answer,
+    in_percent,
     judge,
     parse_tolerance,
+    percentile95,
 )
-from streamsim_validate.compare.predictions import Profiles, compare, predict_device_s, profiles_of, row_of, time_lines
-from streamsim_validate.compare.tables import comparison_answer, comparisons_answer
+from streamsim_validate.compare.predictions import (
+    Expected,
+    Profiles,
+    by_class,
+    compare,
+    expectations,
+    predict_device_s,
+    profiles_of,
+    row_of,
+    time_lines,
+    worst_lines,
+)

@@ -1,20 +1,32 @@
-"""A record against the model: rows of measured and predicted times, the statistics of their errors, the choices.
+"""A record against the model: rows of measured and predicted times, the statistics of their errors, the answer.
 
 Errors are signed and relative to the median of the samples: +0.02 is a prediction 2 % too long.
+
+Tolerances are conditions such as ``p95 device-bound > 5%`` under which a comparison has failed.
+
+    STATISTIC [GROUP] > NUMBER%
+
+- ``median``, ``p95`` and ``worst`` are of absolute errors over a group: a class, a pattern, an effect, ``8
+  connections``, ``8 connections host-bound``. Without a group, they are over everything except pageable memory.
+- ``choice`` is the worst cost of following the model's choices; ``median choice`` and ``p95 choice`` exist too.
+- ``unpredicted`` is the share of the measured schedules that the profile could not predict.
 """
 
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Any
 
 import msgspec
 
-from streamsim.answer import Answer
-from streamsim.displayed import Result
-from streamsim.text import short
+from streamsim.answer import Answer, Pictures
+from streamsim.cli.fail_if import Condition, parse_condition
+from streamsim.displayed import Result, attributes
+from streamsim.errors import InputError
+from streamsim.report import Table
+from streamsim.text import counted, format_seconds, short, shown
 
 PERCENT = 100
 DEVICE_BOUND, HOST_BOUND, BLOCKING, PAGEABLE = CLASSES = ("device-bound", "host-bound", "blocking", "pageable")
@@ -77,29 +89,19 @@ class Row(msgspec.Struct, frozen=True):
         """The signed relative error of ``at_speed_s``."""
         return self.at_speed_s / self.measured_s - 1
 
-    def formula_error(self, name: str) -> float:
-        """Return the signed relative error of a published formula."""
-        return self.formulas_s[name] / self.measured_s - 1
-
     def plain(self) -> dict[str, Any]:
         """Return the row as JSON and CSV hold it: units are in the names, errors in percent."""
         return {
-            "key": self.key,
-            "connections": self.connections,
+            **attributes(self, "key", "connections"),
             "status": "ok",
             "class": self.klass,
-            "pattern": self.pattern,
-            "effect": self.effect,
-            "measured_s": self.measured_s,
-            "predicted_s": self.predicted_s,
+            **attributes(self, "pattern", "effect", "measured_s", "predicted_s"),
             "error_percent": self.error * PERCENT,
             "noise_percent": self.noise * PERCENT,
-            "wall_s": self.wall_s,
-            "wall_predicted_s": self.wall_predicted_s,
+            **attributes(self, "wall_s", "wall_predicted_s"),
             "wall_error_percent": self.wall_error * PERCENT,
-            "issue_s": self.issue_s,
-            "formulas_s": self.formulas_s,
-            **({"front_end": self.front_end, "at_speed_s": self.at_speed_s} if self.front_end else {}),
+            **attributes(self, "issue_s", "formulas_s"),
+            **(attributes(self, "front_end", "at_speed_s") if self.front_end else {}),
         }
 
 
@@ -152,29 +154,21 @@ class Choice(msgspec.Struct, frozen=True):
 
 
 class Drift(msgspec.Struct, frozen=True):
-    """The moves during a run, relative to the profile before it.
-
-    - ``changes``: of the profile's numbers, by dotted name, until after the run.
-    - ``calls``: the smallest and the largest move of the host's calls over the ``groups`` for which it is known.
-    - ``links``: the 5th, 50th and 95th percentile of the time of copies both ways at once beside the samples, over the
-      calibrated time; empty if not measured.
-    """
+    """The relative changes of a profile's numbers during a run, by dotted name; none if it did not calibrate twice."""
 
     connections: int
     changes: dict[str, float]
-    groups: int = 0
-    calls: tuple[float, float] = (0.0, 0.0)
-    links: tuple[float, ...] = ()
 
-    def plain(self) -> dict[str, Any]:
-        """Return the drift as JSON holds it."""
-        return {
-            "connections": self.connections,
-            "changes_percent": {name: change * PERCENT for name, change in self.changes.items()},
-            "groups": self.groups,
-            "calls_percent": {"host": [move * PERCENT for move in self.calls]} if self.groups else {},
-            "link_times": self.links,
-        }
+
+class Coverage(msgspec.Struct, frozen=True):
+    """Shares of ``n`` measured medians inside their intervals, below, above; widths relative to the prediction."""
+
+    n: int
+    inside: float
+    below: float
+    above: float
+    mean_width: float
+    median_width: float
 
 
 class Comparison(Result, msgspec.Struct, frozen=True):
@@ -192,8 +186,6 @@ class Comparison(Result, msgspec.Struct, frozen=True):
         return short(f"Comparison({self.card}, {self.suite}: {len(self.rows)} rows, {self.device})")
 
     def _answer(self) -> Answer:
-        from streamsim_validate.compare.tables import comparison_answer  # which needs this module
-
         return comparison_answer(self)
 
     @property
@@ -242,7 +234,8 @@ class Comparison(Result, msgspec.Struct, frozen=True):
     def formulas(self) -> dict[str, dict[str, Summary]]:
         """The errors of each published formula by class; none for programs."""
         names = self.rows[0].formulas_s if self.rows else ()
-        return {name: self.by_class(lambda row, name=name: row.formula_error(name)) for name in names}  # type: ignore[misc]
+        errors = {name: lambda row, name=name: row.formulas_s[name] / row.measured_s - 1 for name in names}
+        return {name: self.by_class(error) for name, error in errors.items()}
 
     def margin(self, group: str = EVERYTHING) -> tuple[str, float]:
         """Return the formula with the smallest median error in a group, and this error over the model's."""
@@ -311,7 +304,13 @@ class Comparison(Result, msgspec.Struct, frozen=True):
                 "worst_percent": max(choice.regret for choice in choices) * PERCENT if choices else None,
                 "workloads": [in_percent(choice, "regret") for choice in choices],
             },
-            "drift": [drift.plain() for drift in self.drift],
+            "drift": [
+                {
+                    "connections": drift.connections,
+                    "changes_percent": {name: change * PERCENT for name, change in drift.changes.items()},
+                }
+                for drift in self.drift
+            ],
             "unpredicted": self.unpredicted,
             "unmeasured": self.unmeasured,
             "schedules": [row.plain() for row in self.rows],
@@ -374,3 +373,271 @@ def choose(rows: Sequence[Row]) -> Choice:
 def share_within(choices: Sequence[Choice], limit: float) -> float:
     """Return the share of the choices whose pick is slower than the best measured by no more than ``limit``."""
     return sum(choice.regret <= limit for choice in choices) / len(choices)
+
+
+# Tolerances
+
+
+CHOICE, UNPREDICTED = "choice", "unpredicted"
+STATISTICS = ("median", "p95", "worst")
+_EXPECTED = (
+    "expected median, p95 or worst with or without a group, choice, or unpredicted, then > and a percentage, such as"
+    " 'p95 host-bound > 12%'"
+)
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """The result of a tolerance; ``value`` and ``limit`` are relative (0.01 is 1 %)."""
+
+    text: str
+    value: float
+    limit: float
+
+    @property
+    def failed(self) -> bool:
+        """True if the comparison is beyond the limit."""
+        return self.value > self.limit
+
+
+def parse_tolerance(text: str) -> Condition:
+    """Return the tolerance of a text such as ``"p95 host-bound > 12%"``. Raises InputError if it cannot be read."""
+    found = parse_condition(text, _EXPECTED)
+    statistic, *group = found.name.split() or [""]
+    is_known = statistic in STATISTICS or (statistic in (CHOICE, UNPREDICTED) and not group)
+    if not is_known or (found.sign, found.unit) != (">", "%"):
+        raise InputError(f"--fail-if {shown(text)}: {_EXPECTED}")
+    return found
+
+
+def judge(comparison: Comparison, tolerance: Condition) -> Verdict:
+    """Return the verdict of a tolerance on a comparison. Raises InputError if the comparison has no such group."""
+    groups = {name: summary for kind in comparison.summaries.values() for name, summary in kind.items()}
+    if choices := comparison.choices:
+        groups[CHOICE] = summarise([choice.regret for choice in choices])
+    absent, present = len(comparison.unpredicted), len(comparison.rows)
+    statistic, *words = tolerance.name.split()
+    if statistic == UNPREDICTED:
+        return Verdict(tolerance.text, absent / (absent + present) if absent else 0.0, tolerance.limit)
+    group = CHOICE if statistic == CHOICE else " ".join(words) or EVERYTHING
+    if group not in groups:
+        known = ", ".join(groups) or "nothing that could be predicted"
+        raise InputError(f"--fail-if {shown(tolerance.text)}: there is no {group!r}; there is {known}")
+    return Verdict(
+        tolerance.text, getattr(groups[group], "worst" if statistic == CHOICE else statistic), tolerance.limit
+    )
+
+
+# The answer
+
+
+MOST = 10  # schedules that are listed as the worst
+FEW = 60  # schedules that are listed without being asked for
+FEW_ABSENT = 5  # of those without a prediction or a measurement, likewise
+NOTABLE = 0.10  # of a profile's number: said in the text
+NOTHING = "-"
+WORST = "the worst predicted, pageable memory left out"
+FIGURES = ("n", "median", "p95", "worst", "bias", "noise")
+
+
+def _sections(
+    comparison: Comparison,
+    verdicts: Sequence[Verdict] = (),
+    covered: Mapping[str, Coverage] | None = None,
+    most: int = MOST,
+) -> Iterator[Table | str]:
+    """Yield the summary, then the ``most`` worst predicted schedules, then the other tables.
+
+    ``covered``: the coverage by class.
+    """
+    yield from _class_table(comparison)
+    if comparison.front_ends:
+        yield errors_table("wall time, by front end", comparison.by_front_end())
+        yield errors_table("with calls as fast as each shows", comparison.by_front_end(attrgetter("at_speed_error")))
+    if covered:
+        yield _coverage_table(covered)
+    if not comparison.front_ends:
+        yield from _choice_summary("choice", comparison.choices, WITHIN)
+    for name in comparison.front_ends:
+        yield from _choice_summary(f"choice, {name}", comparison.choices_of(name), GOOD_CHOICE)
+        if speeds := comparison.speeds_of(name):
+            yield f"host, {name}: calls took {speeds[0]:.2f} to {speeds[1]:.2f} times as long as calibrated"
+    yield from (f"{'FAILED' if v.failed else 'ok'}  {v.text}: is {v.value:.2%}" for v in verdicts)
+    yield from _absent("not predicted", comparison.unpredicted)
+    yield from _absent("not measured", comparison.unmeasured)
+    yield from _schedules(WORST, comparison.worst(most))
+    said = {"class", FRONT_END} | ({"connections"} if len({row.connections for row in comparison.rows}) == 1 else set())
+    for kind, groups in comparison.summaries.items():
+        if kind not in said and len(groups) > 1:  # a single group is the whole
+            yield errors_table(f"model, by {kind}", groups)
+    yield from _formulas(comparison)
+    yield from (_drift(drift) for drift in comparison.drift if drift.changes)
+
+
+def title(comparison: Comparison) -> str:
+    """Return what was compared, in one line."""
+    what = "programs" if comparison.front_ends else "schedules"
+    return f"{comparison.card}, {comparison.suite}: {len(comparison.rows)} {what}, profile {comparison.device}"
+
+
+def table_of(title: str, heads: Sequence[str], rows: Iterable[Sequence[str]], words: Iterable[int] = (0,)) -> Table:
+    """Return a table of one group. ``words``: the columns that hold no numbers."""
+    return Table(title, (tuple(map(tuple, rows)),), tuple(heads), frozenset(range(len(heads))) - set(words))
+
+
+def errors_table(name: str, groups: Mapping[str, Summary]) -> Table:
+    """Return the errors of each group, with the schedule that has the largest."""
+    rows = [(group, *_figures(summary), summary.worst_key) for group, summary in groups.items()]
+    return table_of("", (name, *FIGURES, "the worst one"), rows, (0, 1 + len(FIGURES)))
+
+
+def _figures(s: Summary) -> tuple[str, ...]:
+    return f"{s.n}", f"{s.median:.2%}", f"{s.p95:.2%}", f"{s.worst:.2%}", f"{s.bias:+.2%}", f"{s.noise:.2%}"
+
+
+def _class_table(comparison: Comparison) -> Iterator[Table]:
+    """Yield the errors by class, with those of the whole program and of the best formula unless they are programs."""
+    groups, wall = comparison.summaries["class"], comparison.by_class(attrgetter("wall_error"))
+    heads, rows = ["model, by class", *FIGURES], [[name, *_figures(summary)] for name, summary in groups.items()]
+    if not comparison.front_ends:
+        heads += ["wall: median / p95", "best formula"]
+        for name, row in zip(groups, rows, strict=True):
+            formula, times = comparison.margin(name)
+            row += [f"{wall[name].median:.2%} / {wall[name].p95:.2%}", f"{times:.1f}x {formula}"]
+    if groups:
+        yield table_of("", heads, rows, (0, 8))
+
+
+def _schedules(title: str, rows: Sequence[Row]) -> tuple[Table, ...]:
+    """Return the measured and the predicted time of each schedule as a table, if there is any."""
+    heads = ("schedule", "measured", "predicted", "error", "noise", "class", "connections")
+    cells = [
+        (
+            *(row.key, format_seconds(row.measured_s), format_seconds(row.predicted_s)),
+            *(f"{row.error:+.1%}", f"{row.noise:.1%}", row.klass, f"{row.connections}"),
+        )
+        for row in rows
+    ]
+    return (table_of(title, heads, cells, (0, 5)),) if rows else ()
+
+
+def _coverage_table(covered: Mapping[str, Coverage]) -> Table:
+    heads = ("90 % intervals, measured", "n", "inside", "below", "above", "mean width", "median width")
+    rows = [
+        (klass, f"{c.n}", *(f"{share:.1%}" for share in (c.inside, c.below, c.above)), *widths)
+        for klass, c in covered.items()
+        for widths in [(f"{c.mean_width:.2%}", f"{c.median_width:.2%}")]
+    ]
+    return table_of("", heads, rows)
+
+
+def _formulas(comparison: Comparison) -> Iterator[Table]:
+    """Yield the median and the 95th percentile of the errors of each formula, in a column for each class."""
+    if comparison.formulas:
+        classes = comparison.summaries["class"]
+        rows = [
+            (name, *(f"{groups[group].median:.2%} / {groups[group].p95:.2%}" for group in classes))
+            for name, groups in {"model": classes, **comparison.formulas}.items()
+        ]
+        yield table_of("", ("median / 95th percentile", *classes), rows)
+
+
+def _choice_summary(what: str, choices: Sequence[Choice], limit: float) -> Iterator[str]:
+    if choices:
+        good = sum(choice.regret <= limit for choice in choices)
+        yield (
+            f"{what}: within {limit:.0%} of the best measured for {good} of {len(choices)} workloads"
+            f" ({good / len(choices):.1%}), {max(choice.regret for choice in choices):.2%} off at worst"
+        )
+
+
+def _absent(what: str, absent: Sequence[Absent]) -> Iterator[Table | str]:
+    """Yield the first of them; how many more there are."""
+    if absent:
+        rows = [(one.key, f"{one.connections}", one.reason) for one in absent[:FEW_ABSENT]]
+        yield table_of("", (what, "connections", "why"), rows, (0, 2))
+    if len(absent) > FEW_ABSENT:
+        yield f"{what}: {len(absent) - FEW_ABSENT} more; --json has them all"
+
+
+def _drift(drift: Drift) -> str:
+    """Return which of a profile's numbers moved far during a run."""
+    moved = sorted((i for i in drift.changes.items() if abs(i[1]) > NOTABLE), key=lambda item: -abs(item[1]))
+    names = ", ".join(f"{name} {change:+.0%}" for name, change in moved)
+    return (
+        f"drift, {drift.connections} connections: {len(moved)} of the profile's {len(drift.changes)} numbers moved by"
+        f" more than {NOTABLE:.0%} during the run{f': {names}' if names else ''}"
+    )
+
+
+# Several records
+
+
+def _side_by_side(comparisons: Mapping[str, Comparison], most: int) -> Iterator[Table | str]:
+    """Yield the records by name, their errors by class, and the ``most`` worst schedules, with columns for each record.
+
+    A schedule is as bad as the largest of its absolute errors in any of the records.
+    """
+    found = dict(enumerate(comparisons.values(), 1))
+    for (number, one), name in zip(found.items(), comparisons, strict=True):
+        yield f"{number}: {name}: {title(one)}"
+    groups = {k: {**one.by_class(), **one.by_front_end()} for k, one in found.items()}
+    names = dict.fromkeys(name for own in groups.values() for name in own)
+    rows = [(name, f"{k}", *_figures(own[name])) for name in names for k, own in groups.items() if name in own]
+    yield table_of("", ("model, by class", "record", *FIGURES), rows)
+    for number, one in found.items():
+        yield from _choice_summary(f"{number}: choice", one.choices, WITHIN)
+        if absent := len(one.unpredicted) + len(one.unmeasured):
+            yield f"{number}: {counted(absent, 'schedule')} not measured or not predicted"
+    yield from _worst_of_each(list(found.values()), most)
+
+
+def _worst_of_each(comparisons: Sequence[Comparison], most: int) -> Iterator[Table]:
+    errors = [{(r.key, r.connections): r.error for r in c.rows if r.klass != PAGEABLE} for c in comparisons]
+    everyone = dict.fromkeys(place for own in errors for place in own)
+    worst = sorted(everyone, key=lambda place: -max(abs(own.get(place, 0.0)) for own in errors))[:most]
+    rows = [
+        (key, f"{n}", *(f"{own[key, n]:+.1%}" if (key, n) in own else NOTHING for own in errors)) for key, n in worst
+    ]
+    if rows:
+        yield table_of(WORST, ("schedule", "connections", *map(str, range(1, 1 + len(errors)))), rows)
+
+
+# Rows for CSV
+
+
+def to_rows(comparison: Comparison) -> list[dict[str, Any]]:
+    """Return a flat row for every schedule; ``status`` says why one has no prediction or no measurement."""
+    absent = {"not predicted": comparison.unpredicted, "not measured": comparison.unmeasured}
+    others = [
+        {"key": one.key, "connections": one.connections, "status": f"{what}: {one.reason}"}
+        for what, some in absent.items()
+        for one in some
+    ]
+    return [*map(Row.plain, comparison.rows), *others]
+
+
+def comparison_answer(
+    comparison: Comparison,
+    verdicts: Sequence[Verdict] = (),
+    covered: Mapping[str, Coverage] | None = None,
+    most: int = MOST,
+    pictures: Callable[[], Pictures] = Pictures,
+    data: dict[str, Any] | None = None,
+) -> Answer:
+    """Return the answer of a comparison with the ``most`` worst schedules; ``covered``: the coverage by class."""
+    every = _schedules("every schedule", comparison.rows)
+    few = len(comparison.rows) <= FEW
+    return Answer(
+        title=title(comparison),
+        tables=(*_sections(comparison, verdicts, covered, most), *(every if few else ())),
+        more=() if few else every,
+        pictures=pictures,
+        data=data or {},
+        rows=to_rows(comparison),
+    )
+
+
+def comparisons_answer(comparisons: Mapping[str, Comparison], most: int, data: dict[str, Any]) -> Answer:
+    """Return the answer of several comparisons by the names of their records, side by side."""
+    rows = [{"record": name, **row} for name, one in comparisons.items() for row in to_rows(one)]
+    return Answer(f"{len(comparisons)} records", tables=tuple(_side_by_side(comparisons, most)), data=data, rows=rows)

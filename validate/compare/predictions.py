@@ -18,22 +18,28 @@ predicted with the calls of its front end as calibrated in its run, and with the
 over all the work and over a chunk. The time that issuing took tells host-bound from device-bound programs. With calls
 that take just that time, the program is predicted once more: this tells a miss of the calls from a miss of the model.
 No number is fitted to a schedule's or program's own times.
+
+An interval is drawn from the spread of the profile. If the pace beside all schedules was timed, calls are as uncertain
+as they are at a known speed of the host. If the copies beside them were timed, the link is as uncertain as it changed
+from one run to the next. The kernels of programs are as uncertain as the calibrated kernels.
 """
 
-import contextlib
 import math
 import statistics
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from operator import attrgetter
 from statistics import mean, median
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
-from streamsim.analysis import published_of, stage_times, van_werkhoven_transfer
+from streamsim.analysis import LEVEL, Interval, intervals, published_of, stage_times, van_werkhoven_transfer
+from streamsim.answer import Pictures
 from streamsim.compiled import simulate_one_of_many
 from streamsim.device import (
     DIRECTIONS,
@@ -48,17 +54,20 @@ from streamsim.device import (
 )
 from streamsim.errors import InputError
 from streamsim.lowering import lower
+from streamsim.page import Shown
 from streamsim.program import Copy, Kernel, Point, RecordEvent, Schedule, Workload
 from streamsim.rules import TICKS_PER_S
 from streamsim.timeline import Timeline
 from streamsim.transform import has_host_waits, holds_host
 from streamsim_validate.compare.comparison import (
     BLOCKING,
+    CLASSES,
     DEVICE_BOUND,
     HOST_BOUND,
     PAGEABLE,
     Absent,
     Comparison,
+    Coverage,
     Drift,
     Row,
 )
@@ -74,8 +83,6 @@ from streamsim_validate.records import (
     ProgramTimes,
     Record,
     Run,
-    Timing,
-    Timings,
     check_same_card,
     closed,
     first_closing,
@@ -83,11 +90,11 @@ from streamsim_validate.records import (
     mix_chain,
     round_s,
     timeline_of,
-    timings_of,
-    usual_pace_s,
     with_timing_events,
     workload_key,
 )
+
+Predict = Callable[[Device], float]
 
 
 def predict_device_s(schedule: Schedule, device: Device) -> float:
@@ -109,7 +116,11 @@ def predict_wall_s(schedule: Schedule, device: Device) -> float:
     return simulate_one_of_many(schedule, device).host_s
 
 
+# The host and the link, as fast as they were
+
+
 QUANTILES = (0.0, 0.25, 0.5, 0.75, 1.0)  # of the speeds, at which is predicted; between them on a line
+FEWEST_REPEATS = 3  # of a probe: no median of fewer is safe from an outlier
 
 
 def at_speed(device: Device, calls: Iterable[str], speed: float) -> Device:
@@ -133,31 +144,15 @@ def with_link(device: Device, times: float) -> Device:
     return changed(device, slower)
 
 
-def expected_beside(
-    predict: Callable[[Device], float], changed_to: Callable[[float], Device], times: Sequence[float]
-) -> np.ndarray:
+def expected_beside(predict: Predict, changed_to: Callable[[float], Device], times: Sequence[float]) -> np.ndarray:
     """Return the seconds beside each sample, with ``times`` the usual time; ``changed_to``: the device then."""
     known = sorted({float(some) for some in np.quantile(times, QUANTILES)})
     return np.interp(times, known, [predict(changed_to(some)) for some in known])
 
 
-def slower_by_link(
-    predict: Callable[[Device], float], device: Device, links: Sequence[float], usual_s: float
-) -> np.ndarray:
-    """Return the factor by which the link slows each sample.
-
-    ``links``: for each sample, the time of copies both ways at once, over the usual time. ``usual_s``: the prediction
-    on ``device``. A program that takes no time is not slowed.
-    """
-    return expected_beside(predict, partial(with_link, device), links) / usual_s if usual_s else np.ones(len(links))
-
-
 def beside_median(expected_s: np.ndarray, samples_s: Sequence[float]) -> float:
     """Return the seconds beside the median of ``samples_s``, all above 0, by what is expected of each."""
     return statistics.median(samples_s) * float(np.median(expected_s / np.asarray(samples_s)))
-
-
-FEWEST_REPEATS = 3  # of a probe: no median of fewer is safe from an outlier
 
 
 @dataclass(frozen=True)
@@ -171,10 +166,9 @@ class Profiles:
     """
 
     whole: Device
-    speeds: dict[int, float]
-    is_own: bool = False
+    speeds: Mapping[int, float] = field(default_factory=dict)
     pace_s: float = 0.0
-    _known: dict[float, Device] = field(default_factory=dict)  # by speed: one object for each, known by identity
+    is_own: bool = False
 
     def of(self, entry: Entry) -> Device:
         """Return the profile for one of the run's entries, with the host at the median speed beside its samples."""
@@ -185,24 +179,23 @@ class Profiles:
         """Return the profile for an entry's group, with the host at the group's median speed."""
         return self.at_speed(self.speeds[entry.group]) if entry.group in self.speeds else self.whole
 
-    def at_speed(self, speed: float) -> Device:
-        """Return the profile with calls that take ``speed`` times as long."""
-        if speed not in self._known:
-            self._known[speed] = at_speed(self.whole, CallCosts._fields, speed)
-        return self._known[speed]
+    @cached_property
+    def at_speed(self) -> Callable[[float], Device]:
+        """The profile with calls that take so many times as long: one object for each speed, known by identity."""
+        return cache(partial(at_speed, self.whole, CallCosts._fields))
+
+    @cached_property
+    def in_language(self) -> Callable[[str], Device]:
+        """The profile with the calls of a front end, one object for each. Raises InputError if it is unknown."""
+        return cache(partial(with_front_end, self.whole))
 
     def speeds_of(self, entry: Entry) -> list[float]:
         """Return the time of calls beside each sample of a replay, over the calibrated time; [] if not known."""
         return [seconds / self.pace_s for seconds in entry.paces_s] if self.pace_s and _has_paces(entry) else []
 
-    def links_of(self, entry: Entry) -> list[float]:
-        """Return the time of a copy each way at once beside each sample, over its predicted time; [] if not known."""
-        if not self.is_own or not entry.links_s or min(entry.links_s) < SHORTEST_S:
-            return []
-        return [seconds / self._link_s for seconds in entry.links_s]
-
     @cached_property
-    def _link_s(self) -> float:
+    def link_s(self) -> float:
+        """The predicted seconds of a copy each way at once."""
         return predict_device_s(LINK_PAIR, self.whole)
 
 
@@ -222,47 +215,43 @@ def profiles_of(run: Run, device: Device | None = None) -> Profiles:
     as_calibrated = is_of_programs and profile.connections == run.connections  # their processes set no number of queues
     whole = profile if as_calibrated else profile.with_connections(run.connections)
     if device is not None:
-        return Profiles(whole, {})
-    known = [one for one in map(_known, (run.samples, run.samples_after)) if one]
+        return Profiles(whole)
+    known = [one for one in map(_calibrated, (run.samples, run.samples_after)) if one]
     paces_s = [one.pace_s for one in known if one.pace_s]
     pace_s = mean(paces_s) if paces_s else 0.0
-    return Profiles(whole, _speeds(run, known) | _speeds_by_pace(run, pace_s), True, pace_s)
+    return Profiles(whole, _speeds(run, known) | _speeds_by_pace(run, pace_s), pace_s, is_own=True)
 
 
-class _CalibratedSamples(msgspec.Struct, frozen=True):
+class _Calibrated(msgspec.Struct, frozen=True):
     """The samples of a calibration, as a record keeps them, that say how fast the host was."""
 
     timings: tuple[ChainRow, ...]
     paces_s: tuple[PaceRow, ...] = ()
 
+    @property
+    def pace_s(self) -> float:
+        """The median seconds in which the host issued the pace beside programs; 0 if not measured."""
+        found = [seconds for *_, runs in self.paces_s for seconds in runs if seconds >= SHORTEST_S]
+        return median(found) if found else 0.0
 
-class _Known(NamedTuple):
-    """The speed of a host: seconds of the mixes of calls, and of the pace beside programs (0: not measured)."""
 
-    mixes_s: dict[Chain, float]
-    pace_s: float
-
-
-def _known(samples: dict[str, Any] | None) -> _Known | None:
-    """Return None if there are no samples of a calibration, or none of mixes."""
-    if samples is None:
-        return None
+def _calibrated(samples: dict[str, Any] | None) -> _Calibrated | None:
     try:
-        plain = msgspec.convert(samples, _CalibratedSamples)
-        paces_s = [[seconds for seconds in runs if seconds >= SHORTEST_S] for *_, runs in plain.paces_s]
-        return _Known(mixes_s(_telling(plain.timings)), usual_pace_s(paces_s) if any(paces_s) else 0.0)
-    except (msgspec.ValidationError, InputError):
+        return None if samples is None else msgspec.convert(samples, _Calibrated)
+    except msgspec.ValidationError:
         return None
 
 
-def mixes_s(timings: Timings) -> dict[Chain, float]:
-    """Return the seconds in which the host issued each of the mixes. Raises InputError when one is missing."""
-    found = {}
-    for mix in (mix_chain(letters, streams) for letters, streams in MIXES):
-        if mix not in timings:
-            raise InputError(f"calibration: no chain {mix.key!r}; calibrate again")
-        found[mix] = float(median(timing.issue_s for timing in timings[mix]))
-    return found
+def mixes_s(rows: Iterable[ChainRow]) -> dict[Chain, float]:
+    """Return the seconds in which the host issued each of the mixes of calls.
+
+    {} unless all of them ran often enough, and none in 0 s: speeds are divided by them.
+    """
+    known = {Chain(kind, size, n): [issue_s for *_, issue_s in runs] for kind, size, n, runs in rows}
+    found = {mix: known.get(mix, []) for mix in (mix_chain(letters, streams) for letters, streams in MIXES)}
+    if any(len(runs) < FEWEST_REPEATS or min(runs) < SHORTEST_S for runs in found.values()):
+        return {}
+    return {mix: median(runs) for mix, runs in found.items()}
 
 
 def speed_of(took_s: Mapping[Chain, float], usual_s: Mapping[Chain, float]) -> float:
@@ -274,25 +263,20 @@ def speed_of(took_s: Mapping[Chain, float], usual_s: Mapping[Chain, float]) -> f
     return math.exp(mean(math.log(took_s[mix] / usual_s[mix]) for mix in usual_s))
 
 
-def _speeds(run: Run, known: Sequence[_Known]) -> dict[int, float]:
-    """Return the time of calls over the calibrated time, by number of the group, from the probes of each group.
-
-    A group without complete probes, or with a probe of 0 s, has none.
-    """
-    found: dict[int, float] = {}
-    usual_s = {chain: mean(one.mixes_s[chain] for one in known) for chain in known[0].mixes_s} if known else {}
-    for group in run.groups if known else ():
-        with contextlib.suppress(InputError):
-            found[group.number] = speed_of(mixes_s(_telling(group.probes)), usual_s)
-    return found
+def _speeds(run: Run, known: Iterable[_Calibrated]) -> dict[int, float]:
+    """Return the time of calls over the calibrated time, by number of the group, from the probes of each group."""
+    calibrated = [found for one in known if (found := mixes_s(one.timings))]
+    usual_s = {mix: mean(one[mix] for one in calibrated) for mix in (calibrated[0] if calibrated else ())}
+    took_s = {group.number: mixes_s(group.probes) for group in run.groups if usual_s}
+    return {number: speed_of(own_s, usual_s) for number, own_s in took_s.items() if own_s}
 
 
 def _speeds_by_pace(run: Run, pace_s: float) -> dict[int, float]:
     """Return the time of calls over the calibrated time, by number of the group, from the paces of its entries."""
-    paces: dict[int, list[float]] = {}
+    paces: defaultdict[int, list[float]] = defaultdict(list)
     for entry in run.entries if pace_s else ():
         if entry.group and _has_paces(entry):
-            paces.setdefault(entry.group, []).extend(entry.paces_s)
+            paces[entry.group] += entry.paces_s
     return {number: median(own) / pace_s for number, own in paces.items()}
 
 
@@ -302,67 +286,79 @@ def _has_paces(entry: Entry) -> bool:
     return is_enough and not entry.program
 
 
-def _telling(probes: tuple[ChainRow, ...]) -> dict[Chain, list[Timing]]:
-    """Return the probes that have enough runs, none of them 0 s: speeds are divided by them."""
-    return {
-        chain: runs
-        for chain, runs in timings_of(probes).items()
-        if len(runs) >= FEWEST_REPEATS and all(min(run.wall_s, run.issue_s) >= SHORTEST_S for run in runs)
-    }
+@dataclass(frozen=True)
+class Case:
+    """An entry as it is predicted: a schedule, or a program with the measured times of its kernels.
 
-
-# How far it moved
-
-
-def drift_of(run: Run) -> Drift:
-    """Return how far the profile of a run moved; empty if the run did not calibrate."""
-    before, after = run.profile("before"), run.profile("after")
-    if before is None:
-        return Drift(run.connections, {})
-    known = _known(run.samples)
-    speeds = _speeds(run, [known] if known else []) or _speeds_by_pace(run, known.pace_s if known else 0.0)
-    moves = [speed - 1 for speed in speeds.values()]
-    calls = (min(moves), max(moves)) if moves else (0.0, 0.0)
-    moved = {} if after is None else changes(before, after)
-    return Drift(run.connections, moved, len(moves), calls, _links_beside(run))
-
-
-def _links_beside(run: Run) -> tuple[float, ...]:
-    if not any(entry.links_s for entry in run.entries):
-        return ()
-    profiles = profiles_of(run)
-    links = [times for entry in run.entries for times in profiles.links_of(entry)]
-    return tuple(map(float, np.quantile(links, (0.05, 0.5, 0.95)))) if links else ()
-
-
-def changes(before: Device, after: Device) -> dict[str, float]:
-    """Return the relative changes of the numbers that both profiles have, if they are above 0 before.
-
-    A table of kernel costs has its largest change, under the name ``kernels.NAME(PARAMETER)``.
+    - ``device``: the profile of its group or language. ``usual``: with calls at the median speed beside its samples.
+    - ``at_speed``: the profile with calls that take so many times as long.
+    - ``speeds``, ``links``: beside each sample the time of calls, and of copies both ways at once, over the calibrated
+      time; empty if not known.
+    - ``follows``: whether these are what predicts it. A device that is given is taken as it is.
     """
-    found: dict[str, float] = {}
-    for name in sorted(number_names(before) & number_names(after) - {"compute.kernels"}):
-        was, is_now = map(attrgetter(name), (before, after))
-        if was > 0:
-            found[name] = is_now / was - 1
-    costs = {(cost.name, cost.parameter): cost for cost in after.compute.kernels}
-    for cost in before.compute.kernels:
-        other = costs.get((cost.name, cost.parameter))
-        if other is not None:
-            moves = (other.at(n) / cost.at(n) - 1 for n in cost.elements)
-            found[f"kernels.{cost.name}({cost.parameter})"] = max(moves, key=abs)
+
+    schedule: Schedule
+    device: Device
+    usual: Device
+    at_speed: Callable[[float], Device]
+    speeds: Sequence[float]
+    links: Sequence[float]
+    follows: bool
+
+    def slower(self, predict: Predict, device: Device) -> np.ndarray | float:
+        """Return the factor by which others on the link slow each sample, on ``device``.
+
+        A program that takes no time is not slowed.
+        """
+        usual_s = predict(device) if self.follows and self.links else 0.0
+        return expected_beside(predict, partial(with_link, device), self.links) / usual_s if usual_s else 1.0
+
+    def predicted_s(
+        self, predict: Predict, samples_s: Sequence[float], slower: np.ndarray | float | None = None
+    ) -> float:
+        """Return the predicted seconds beside the median of the samples.
+
+        Host and link are as fast as they were beside each sample, if that was measured. ``slower``: by the link;
+        default: on the usual device.
+        """
+        if not self.follows or min(samples_s) < SHORTEST_S:
+            return predict(self.usual)
+        expected_s = expected_beside(predict, self.at_speed, self.speeds)
+        return beside_median(expected_s * (self.slower(predict, self.usual) if slower is None else slower), samples_s)
+
+
+def case_of(entry: Entry, profiles: Profiles) -> Case:
+    """Return an entry as it is predicted with the profiles of its run.
+
+    Raises InputError as :meth:`~streamsim_validate.records.record.Entry.build` and :func:`schedule_of` do.
+    """
+    if entry.program is None:
+        speeds = profiles.speeds_of(entry)
+        are_timed = profiles.is_own and entry.links_s and min(entry.links_s) >= SHORTEST_S
+        links = [seconds / profiles.link_s for seconds in entry.links_s] if are_timed else []
+        device, usual = profiles.of_group(entry), profiles.of(entry)
+        return Case(entry.build(), device, usual, profiles.at_speed, speeds, links, bool(speeds))
+    device = profiles.in_language(entry.program.language)
+    usual_s = round_s(device.host, entry.program.pace)
+    speeds = [seconds / usual_s for seconds in entry.paces_s] if usual_s else []  # calls may cost nothing
+    links = links_beside(entry.program, profiles.whole, speeds)
+    in_time = cache(partial(at_speed, device, TIMES))
+    follows = profiles.is_own and bool(speeds)
+    return Case(schedule_of(entry, device), device, device, in_time, speeds, links, follows)
+
+
+def links_beside(program: ProgramTimes, profile: Device, speeds: Sequence[float]) -> list[float]:
+    """Return the time of copies both ways at once beside each run, over the usual time; [] if not measured.
+
+    These copies are bare calls in any language, so ``profile`` has no front end. ``speeds``: the time of calls beside
+    each run, over the calibrated time; what calls take longer is not due to the link.
+    """
+    links_s = program.run_links_s
+    if not links_s or min(links_s) < SHORTEST_S:
+        return []
+    predict, changed_to = partial(predict_wall_s, LINK_PAIR), partial(at_speed, profile, TIMES)
+    found: list[float] = (links_s / expected_beside(predict, changed_to, speeds or (1.0,) * len(links_s))).tolist()
     return found
-
-
-PROGRAM_HOST_SHARE = 0.8  # of the wall time, from which on the calls by themselves set it
-# What calls are known to within where rounds beside a run say how fast the host was, relative: with it the intervals of
-# the host-bound programs in CuPy and C++ of four records hold nine of ten (docs/evidence.md judges it on others).
-CALLS_MISSED = 0.075
-
-
-def device_of(profile: Device, program: ProgramTimes) -> Device:
-    """Return the card with the calls of the program's front end. Raises InputError if it is unknown."""
-    return with_front_end(profile, program.language)
 
 
 def schedule_of(entry: Entry, device: Device) -> Schedule:
@@ -385,123 +381,15 @@ def schedule_of(entry: Entry, device: Device) -> Schedule:
     for kernel, took_s, chunk_s in zip(workload.kernels, program.kernels_s, chunks_s, strict=True):
         whole_s, part_s = (max(SHORTEST_S, seconds - between_s) for seconds in (took_s, chunk_s))
         points = (Point(float(part), min(part_s, whole_s)),) if chunks > 1 and program.chunks_s else ()
-        kernels.append(msgspec.structs.replace(kernel, duration_s=whole_s, points=points, parameter=0))
-    timed = msgspec.structs.replace(workload, kernels=tuple(kernels))
-    return msgspec.structs.replace(recipe, workload=timed).schedule()
+        kernels.append(replace(kernel, duration_s=whole_s, points=points, parameter=0))
+    return replace(recipe, workload=replace(workload, kernels=tuple(kernels))).schedule()
 
 
-def drawn_wall_s(usual: Device, schedule: Schedule, drawn: Device) -> float:
-    """Return :func:`predict_wall_s` on a device drawn from the spread of ``usual``.
-
-    Kernels that were timed beside a program are as uncertain as calibrated ones: all are drawn by the same factor.
-    Without calibrated kernels, nothing shows how uncertain they are.
-    """
-    longest_s = [card.compute.kernels[0].duration_s[-1] if card.compute.kernels else 1.0 for card in (drawn, usual)]
-    return predict_wall_s(_with_kernels(schedule, longest_s[0] / longest_s[1]), drawn)
+# Rows
 
 
-def _with_kernels(schedule: Schedule, factor: float) -> Schedule:
-    """Return the schedule with kernels that take ``factor`` times as long."""
-    if factor == 1:
-        return schedule
-    ops = list(schedule.ops)
-    for i, op in enumerate(ops):
-        if isinstance(op, Kernel):
-            assert op.duration_s is not None
-            parts = tuple((share, seconds * factor) for share, seconds in op.parts)
-            ops[i] = msgspec.structs.replace(op, duration_s=op.duration_s * factor, parts=parts)
-    return msgspec.structs.replace(schedule, ops=tuple(ops))
-
-
-def issuing_s(schedule: Schedule, device: Device) -> float:
-    """Return the seconds that issuing a schedule takes: its calls without the synchronisation that ends it."""
-    issued = msgspec.structs.replace(schedule, ops=schedule.ops[:-1])
-    return sum(lower(issued, device).call) / TICKS_PER_S
-
-
-def _of_program(
-    entry: Entry, program: ProgramTimes, measured_s: float, issue_s: float, profiles: Profiles
-) -> dict[str, Any]:
-    """Return what a row says of a program, predicted with its run's profile."""
-    device = device_of(profiles.whole, program)
-    schedule = schedule_of(entry, device)
-    usual_s = round_s(device.host, program.pace)
-    speeds = tuple(seconds / usual_s for seconds in entry.paces_s) if usual_s else ()  # calls may cost nothing
-    then = at_speed(device, TIMES, issue_s / max(SHORTEST_S, issuing_s(schedule, device)))
-    predicted_s, at_speed_s = _predicted_s(entry, schedule, device, then, speeds, profiles)
-    return {
-        "klass": HOST_BOUND if issue_s > PROGRAM_HOST_SHARE * measured_s else DEVICE_BOUND,
-        "predicted_s": predicted_s,
-        "wall_predicted_s": predicted_s,
-        "formulas_s": {},
-        "front_end": program.language,
-        "speeds": speeds,
-        "at_speed_s": at_speed_s,
-    }
-
-
-def _predicted_s(
-    entry: Entry, schedule: Schedule, device: Device, then: Device, speeds: Sequence[float], profiles: Profiles
-) -> tuple[float, float]:
-    """Return the predicted seconds: with the host's speed beside each run, if known, and with the speed of issuing.
-
-    ``then``: the device with the speed of issuing.
-    """
-    predict = partial(predict_wall_s, schedule)
-    predicted_s, at_speed_s = predict(device), predict(then)
-    if not follows_host(entry, speeds, profiles):
-        return predicted_s, at_speed_s
-    expected_s = expected_beside(predict, partial(at_speed, device, TIMES), speeds)
-    links = links_beside(entry, profiles.whole, speeds)
-    if links:
-        slower = slower_by_link(predict, then, links, at_speed_s)
-        expected_s, at_speed_s = expected_s * slower, beside_median(at_speed_s * slower, entry.wall_s)
-    return beside_median(expected_s, entry.wall_s), at_speed_s
-
-
-def follows_host(entry: Entry, speeds: Sequence[float], profiles: Profiles) -> bool:
-    """Return whether an entry is predicted with the host's speed beside each run: not with a given device."""
-    return bool(profiles.is_own and entry.paces_s and speeds)
-
-
-def links_beside(entry: Entry, profile: Device, speeds: Sequence[float]) -> tuple[float, ...]:
-    """Return the time of copies both ways at once beside each run, over the usual time; none if not measured.
-
-    These copies are bare calls in any language, so ``profile`` has no front end. ``speeds``: the time of calls beside
-    each run, over the calibrated time; what calls take longer is not due to the link.
-    """
-    assert entry.program is not None
-    links_s = entry.program.run_links_s
-    if not links_s or min(links_s) < SHORTEST_S:
-        return ()
-    predict, changed_to = partial(predict_wall_s, LINK_PAIR), partial(at_speed, profile, TIMES)
-    usual_s = expected_beside(predict, changed_to, speeds if entry.paces_s and speeds else (1.0,) * len(links_s))
-    return tuple(map(float, np.asarray(links_s) / usual_s))
-
-
-def with_known_host(device: Device) -> Device:
-    """Return the device with calls that are as uncertain as they are at a known speed of the host."""
-    if not device.spread:
-        return device
-    return msgspec.structs.replace(device, spread={**device.spread, **dict.fromkeys(HOST_TIMES, CALLS_MISSED)})
-
-
-def with_link_spread(device: Device, links: Iterable[Sequence[float]]) -> Device:
-    """Return the device with copies both ways at once as uncertain as calibrated and as they varied beside runs.
-
-    ``links``: for each program or schedule, their times beside its runs, over the usual time. A run shows the link no
-    better than it changed from one run to the next.
-    """
-    logs = [math.log(times / statistics.median(runs)) for runs in links for times in runs]
-    if not device.spread or not logs:
-        return device
-    varied = math.sqrt(statistics.fmean(log**2 for log in logs))
-    names = [f"{way}.duplex_bandwidth_bytes_per_s" for way in DIRECTIONS]
-    own = {name: math.hypot(device.spread.get(name, 0.0), varied) for name in names}
-    return msgspec.structs.replace(device, spread={**device.spread, **own})
-
-
-HOST_SHARE = 0.7  # of the measured time: from here on the host's calls set it
+HOST_SHARE = 0.7  # of the measured time of a replay: from here on the host's calls set it
+PROGRAM_HOST_SHARE = 0.8  # of the wall time of a program, from which on the calls by themselves set it
 OWN_SCHEDULE = "own schedule"  # the pattern and the effect of a schedule that no suite made
 
 
@@ -538,7 +426,9 @@ def compare(record: Record, device: Device | None = None) -> Comparison:
         rows=tuple(rows),
         unpredicted=tuple(unpredicted),
         unmeasured=tuple(Absent(entry.key, run.connections, entry.status) for run, entry in record.skipped()),
-        drift=tuple(drift_of(run) for run in record.runs),
+        drift=tuple(
+            Drift(run.connections, changes(run.profile("before"), run.profile("after"))) for run in record.runs
+        ),
     )
 
 
@@ -550,32 +440,32 @@ def _check_measured(record: Record) -> None:
             f"the record of {record.suite!r} on {record.card.name} has wall times of programs alone, which only what"
             " tuned them predicts; compare one of `streamsim-validate run`, or of tune without --as"
         )
-    if entries:
-        return
-    first = next((f"; {entry.key!r}: {entry.status}" for _, entry in record.skipped() if entry.status != "ok"), "")
-    what = f"the record of suite {record.suite!r} on {record.card.name}"
-    raise InputError(f"{what} has no measured schedule{first}; measure again with `streamsim-validate run`")
+    if not entries:
+        first = next((f"; {entry.key!r}: {entry.status}" for _, entry in record.skipped() if entry.status != "ok"), "")
+        what = f"the record of suite {record.suite!r} on {record.card.name}"
+        raise InputError(f"{what} has no measured schedule{first}; measure again with `streamsim-validate run`")
 
 
 def row_of(entry: Entry, run: Run, profiles: Profiles) -> Row:
     """Predict one entry with the profiles of its run.
 
     Raises InputError when the profile lacks the cost of one of its kernels, when a measured time is 0 or missing, and
-    as :func:`schedule_of` does.
+    as :func:`case_of` does.
     """
     recipe, program = entry.recipe, entry.program
     measured_s, spread_s = median_and_spread(entry.wall_s if program else entry.device_s)
-    wall_s = min(entry.wall_s) if program else statistics.median(entry.wall_s)
-    for what, seconds in (("device time", measured_s), ("time on the host's clock", wall_s)):
+    wall_s = statistics.median(entry.wall_s)
+    for what, seconds in (
+        ("device time", measured_s),
+        ("time on the host's clock", min(entry.wall_s) if program else wall_s),
+    ):
         if not seconds >= SHORTEST_S:
             raise InputError(f"its measured {what} is 0: there is nothing to compare with")
     if not entry.issue_s:
         raise InputError(f"entry {entry.key!r}: nothing says how long issuing it took; measure it again")
     issue_s, key = statistics.median(entry.issue_s), "" if recipe is None else workload_key(recipe.workload)
-    if program is None:
-        own = _of_replay(entry, wall_s, issue_s, profiles)
-    else:
-        own = _of_program(entry, program, measured_s, issue_s, profiles)
+    case = case_of(entry, profiles)
+    own = _of_program(entry, program, case, issue_s) if program else _of_replay(entry, case, issue_s)
     return Row(
         key=entry.key,
         connections=run.connections,
@@ -584,22 +474,42 @@ def row_of(entry: Entry, run: Run, profiles: Profiles) -> Row:
         workload=key if program is None else f"{program.language}: {key}",
         measured_s=measured_s,
         noise=spread_s / measured_s,
-        wall_s=statistics.median(entry.wall_s),
+        wall_s=wall_s,
         issue_s=issue_s,
         simplicity=() if recipe is None else recipe.simplicity,
         **own,
     )
 
 
-def _of_replay(entry: Entry, wall_s: float, issue_s: float, profiles: Profiles) -> dict[str, Any]:
-    """Return what a row says of a schedule, predicted with the profiles of its run."""
-    schedule, recipe = entry.build(), entry.recipe
-    device_s, whole_s = partial(predict_device_s, schedule), partial(predict_wall_s, closed(schedule))
+def _of_replay(entry: Entry, case: Case, issue_s: float) -> dict[str, Any]:
+    """Return what a row says of a replayed schedule."""
+    schedule, recipe = case.schedule, entry.recipe
     return {
-        "klass": classify(schedule, issue_s, wall_s),
-        "predicted_s": predicted_beside_s(device_s, entry, profiles, entry.device_s),
-        "wall_predicted_s": predicted_beside_s(whole_s, entry, profiles, entry.wall_s),
-        "formulas_s": formulas(schedule, profiles.of(entry), None if recipe is None else recipe.workload),
+        "klass": classify(schedule, issue_s, statistics.median(entry.wall_s)),
+        "predicted_s": case.predicted_s(partial(predict_device_s, schedule), entry.device_s),
+        "wall_predicted_s": case.predicted_s(partial(predict_wall_s, closed(schedule)), entry.wall_s),
+        "formulas_s": formulas(schedule, case.usual, None if recipe is None else recipe.workload),
+    }
+
+
+def _of_program(entry: Entry, program: ProgramTimes, case: Case, issue_s: float) -> dict[str, Any]:
+    """Return what a row says of a program: predicted with the host's speed beside it, and with the one of issuing."""
+    predict = partial(predict_wall_s, case.schedule)
+    calls = replace(case.schedule, ops=case.schedule.ops[:-1])  # without the synchronisation that ends it
+    issuing_s = sum(lower(calls, case.device).call) / TICKS_PER_S
+    then = case.at_speed(issue_s / max(SHORTEST_S, issuing_s))
+    at_speed_s, slower = predict(then), case.slower(predict, then)
+    predicted_s = case.predicted_s(predict, entry.wall_s, slower)
+    return {
+        "klass": HOST_BOUND if issue_s > PROGRAM_HOST_SHARE * statistics.median(entry.wall_s) else DEVICE_BOUND,
+        "predicted_s": predicted_s,
+        "wall_predicted_s": predicted_s,
+        "formulas_s": {},
+        "front_end": program.language,
+        "speeds": tuple(case.speeds),
+        "at_speed_s": beside_median(at_speed_s * slower, entry.wall_s)
+        if isinstance(slower, np.ndarray)
+        else at_speed_s,
     }
 
 
@@ -616,23 +526,6 @@ def classify(schedule: Schedule, issue_s: float, wall_s: float) -> str:
     return DEVICE_BOUND if issue_s < HOST_SHARE * wall_s else HOST_BOUND
 
 
-def predicted_beside_s(
-    predict: Callable[[Device], float], entry: Entry, profiles: Profiles, samples_s: Sequence[float]
-) -> float:
-    """Return the predicted seconds beside the median of an entry's samples.
-
-    Host and link are as fast as they were beside each sample, if that was measured.
-    """
-    speeds, links = profiles.speeds_of(entry), profiles.links_of(entry)
-    if not speeds or min(samples_s) < SHORTEST_S:
-        return predict(profiles.of(entry))
-    expected_s = expected_beside(predict, profiles.at_speed, speeds)
-    if links:
-        device = profiles.of(entry)
-        expected_s *= slower_by_link(predict, device, links, predict(device))
-    return beside_median(expected_s, samples_s)
-
-
 def formulas(schedule: Schedule, device: Device, workload: Workload | None = None) -> dict[str, float]:
     """Return the seconds that each published formula gives its user, by name.
 
@@ -642,15 +535,14 @@ def formulas(schedule: Schedule, device: Device, workload: Workload | None = Non
     """
     stages = stage_times(schedule, device)
     if schedule.pageable_names:
-        pageable_s = _pageable_transfers_s(schedule, device, stages.chunks)
-        stages = msgspec.structs.replace(stages, **pageable_s)
+        stages = replace(stages, **_pageable_transfers_s(schedule, device, stages.chunks))
     if workload is not None:
         (whole,) = workload.cut(1)
         kernel_s = sum(device.occupancy(launch).alone_s for launch in workload.launches(whole))
-        stages = msgspec.structs.replace(stages, kernel_s=kernel_s)
+        stages = replace(stages, kernel_s=kernel_s)
     if stages.streams == 1 or has_host_waits(schedule):
         in_one_go = {"h2d_chunks_s": stages.h2d_s, "d2h_chunks_s": stages.d2h_s}
-        stages = msgspec.structs.replace(stages, chunks=1, copy_engines=0, **in_one_go)
+        stages = replace(stages, chunks=1, copy_engines=0, **in_one_go)
     return published_of(stages)
 
 
@@ -665,6 +557,155 @@ def _pageable_transfers_s(schedule: Schedule, device: Device, chunks: int) -> di
     return found
 
 
+def changes(before: Device | None, after: Device | None) -> dict[str, float]:
+    """Return the relative changes of the numbers that both profiles have, if they are above 0 before.
+
+    A table of kernel costs has its largest change, under the name ``kernels.NAME(PARAMETER)``. A profile that is
+    missing has none.
+    """
+    if before is None or after is None:
+        return {}
+    found: dict[str, float] = {}
+    for name in sorted(number_names(before) & number_names(after) - {"compute.kernels"}):
+        was, is_now = map(attrgetter(name), (before, after))
+        if was > 0:
+            found[name] = is_now / was - 1
+    costs = {(cost.name, cost.parameter): cost for cost in after.compute.kernels}
+    for cost in before.compute.kernels:
+        if other := costs.get((cost.name, cost.parameter)):
+            moves = (other.at(n) / cost.at(n) - 1 for n in cost.elements)
+            found[f"kernels.{cost.name}({cost.parameter})"] = max(moves, key=abs)
+    return found
+
+
+# Intervals
+
+
+SAMPLES = 200
+# What calls are known to within where rounds beside a run say how fast the host was, relative: with it the intervals of
+# the host-bound programs in CuPy and C++ of four records hold nine of ten (docs/evidence.md judges it on others).
+CALLS_MISSED = 0.075
+
+
+class Expected(msgspec.Struct, frozen=True):
+    """A row of a comparison and the interval of its device's time."""
+
+    row: Row
+    interval: Interval
+
+    @property
+    def width(self) -> float:
+        """The width of the interval, relative to the prediction."""
+        return (self.interval.high_s - self.interval.low_s) / self.row.predicted_s
+
+    @property
+    def is_inside(self) -> bool:
+        """True if the interval holds the measured median."""
+        return self.interval.holds(self.row.measured_s)
+
+
+def expectations(
+    record: Record, rows: Sequence[Row], samples: int = SAMPLES, seed: int = 0, device: Device | None = None
+) -> list[Expected]:
+    """Return the interval of each of some rows of the record's comparison.
+
+    The record is predicted as in :func:`compare`. Raises InputError if a profile has no spread.
+    """
+    asked, found = {(row.connections, row.key): row for row in rows}, list[Expected]()
+    for run in record.runs:
+        profiles = profiles_of(run, device)
+        by_device: defaultdict[int, list[tuple[Row, Case]]] = defaultdict(list)  # those of a device share its draws
+        for entry in run.entries:
+            if row := asked.get((run.connections, entry.key)):
+                case = case_of(entry, profiles)
+                by_device[id(case.device)].append((row, case))
+        for pairs in by_device.values():
+            found += _expected(pairs, samples, seed)
+    return found
+
+
+def _expected(pairs: Sequence[tuple[Row, Case]], samples: int, seed: int) -> list[Expected]:
+    """Return the intervals of schedules, or of programs in one language, with one device.
+
+    The interval of a program, and of a schedule with copies beside it, is about the prediction beside each sample.
+    """
+    (first, case), cases = pairs[0], [case for _, case in pairs]
+    device = case.device
+    predict = partial(drawn_wall_s, device) if first.front_end else predict_device_s
+    known = with_known_host(device) if all(case.follows for case in cases) else device
+    drawn = with_link_spread(known, [case.links for case in cases])
+    found = []
+    each = intervals([case.schedule for case in cases], drawn, samples, seed, LEVEL, predict)
+    for interval, (row, case) in zip(each, pairs, strict=True):
+        usual_s = predict(case.schedule, device) if row.front_end or case.links else 0.0
+        found.append(Expected(row, interval.times(row.predicted_s / usual_s) if usual_s else interval))
+    return found
+
+
+def drawn_wall_s(usual: Device, schedule: Schedule, drawn: Device) -> float:
+    """Return :func:`predict_wall_s` on a device drawn from the spread of ``usual``.
+
+    Kernels that were timed beside a program are as uncertain as calibrated ones: all are drawn by the same factor.
+    Without calibrated kernels, nothing shows how uncertain they are.
+    """
+    longest_s = [card.compute.kernels[0].duration_s[-1] if card.compute.kernels else 1.0 for card in (drawn, usual)]
+    return predict_wall_s(_with_kernels(schedule, longest_s[0] / longest_s[1]), drawn)
+
+
+def _with_kernels(schedule: Schedule, factor: float) -> Schedule:
+    """Return the schedule with kernels that take ``factor`` times as long."""
+    if factor == 1:
+        return schedule
+    ops = list(schedule.ops)
+    for i, op in enumerate(ops):
+        if isinstance(op, Kernel):
+            assert op.duration_s is not None
+            parts = tuple((share, seconds * factor) for share, seconds in op.parts)
+            ops[i] = replace(op, duration_s=op.duration_s * factor, parts=parts)
+    return replace(schedule, ops=tuple(ops))
+
+
+def with_known_host(device: Device) -> Device:
+    """Return the device with calls that are as uncertain as they are at a known speed of the host."""
+    known = dict.fromkeys(HOST_TIMES, CALLS_MISSED) if device.spread else {}
+    return replace(device, spread={**device.spread, **known})
+
+
+def with_link_spread(device: Device, links: Iterable[Sequence[float]]) -> Device:
+    """Return the device with copies both ways at once as uncertain as calibrated and as they varied beside runs.
+
+    ``links``: for each program or schedule, their times beside its runs, over the usual time. A run shows the link no
+    better than it changed from one run to the next.
+    """
+    logs = [math.log(times / statistics.median(runs)) for runs in links for times in runs]
+    if not device.spread or not logs:
+        return device
+    varied = math.sqrt(statistics.fmean(log**2 for log in logs))
+    names = [f"{way}.duplex_bandwidth_bytes_per_s" for way in DIRECTIONS]
+    own = {name: math.hypot(device.spread.get(name, 0.0), varied) for name in names}
+    return replace(device, spread={**device.spread, **own})
+
+
+def by_class(found: Sequence[Expected]) -> dict[str, Coverage]:
+    """Summarise each class that is there; of programs each of every front end."""
+    groups: defaultdict[str, list[Expected]] = defaultdict(list)
+    for one in found:
+        groups[f"{one.row.front_end} {one.row.klass}".strip()].append(one)
+    front_ends = dict.fromkeys(one.row.front_end for one in found)
+    names = (f"{front_end} {klass}".strip() for front_end in front_ends for klass in CLASSES)
+    return {name: _coverage(groups[name]) for name in names if name in groups}
+
+
+def _coverage(found: Sequence[Expected]) -> Coverage:
+    n, widths = len(found), [one.width for one in found]
+    below = sum(one.row.measured_s < one.interval.low_s for one in found)
+    above = sum(one.row.measured_s > one.interval.high_s for one in found)
+    return Coverage(n, (n - below - above) / n, below / n, above / n, mean(widths), median(widths))
+
+
+# Time lines
+
+
 def time_lines(record: Record, row: Row, device: Device | None = None) -> tuple[Timeline, Timeline | None]:
     """Return the predicted time line of a row's schedule, and the measured one if the record has it.
 
@@ -672,10 +713,22 @@ def time_lines(record: Record, row: Row, device: Device | None = None) -> tuple[
     """
     place = (row.connections, row.key)
     run, entry = next((run, entry) for run, entry in record.measured() if (run.connections, entry.key) == place)
-    profile = profiles_of(run, device).of(entry)
-    if entry.program is not None:
-        profile = device_of(profile, entry.program)
-        return simulate_one_of_many(schedule_of(entry, profile), profile), None
-    schedule = closed(entry.build())
-    measured = None if entry.timeline is None else timeline_of(schedule, entry.timeline)
-    return simulate_one_of_many(schedule, profile), measured
+    case = case_of(entry, profiles_of(run, device))
+    schedule = closed(case.schedule)
+    measured = None if entry.timeline is None or entry.program else timeline_of(schedule, entry.timeline)
+    return simulate_one_of_many(schedule, case.usual), measured
+
+
+def worst_lines(record: Record, worst: Sequence[Row], device: Device | None = None) -> Pictures:
+    """Return the time lines of the first of the rows that has a measured one, or else the predicted one of the first.
+
+    ``device`` as for :func:`compare`.
+    """
+    pairs = [(row, *time_lines(record, row, device)) for row in worst]
+    for row, predicted, measured in pairs:
+        if measured is not None:
+            words = f"{row.key}, {row.connections} connections"
+            return Pictures(
+                lines=(Shown(f"measured, traced: {words}", measured), Shown(f"predicted: {words}", predicted))
+            )
+    return Pictures(lines=tuple(Shown(f"predicted: {row.key}", predicted) for row, predicted, _ in pairs[:1]))
