@@ -9,16 +9,18 @@ loads the engines, and the streams each engine.
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Sequence
 from fractions import Fraction
-from typing import Any, NamedTuple
+from itertools import combinations
+from operator import is_
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from streamsim.analysis.bounds import ENGINE_WORDS, lower_bound
-from streamsim.checks import LARGEST_BYTES, SHORTEST_KERNEL_S
+from streamsim.checks import SHORTEST_KERNEL_S
 from streamsim.compiled import simulate_one_of_many
-from streamsim.device import MOST_CONNECTIONS, Device, with_values, without
+from streamsim.device import MOST_CONNECTIONS, Device, without
 from streamsim.lowering import D2H, ENGINES, H2D, KERNEL
-from streamsim.program import Copy, HostWork, Kernel, Op, Region, ResultCache, Schedule, WaitThread
+from streamsim.program import Copy, HostWork, Kernel, Op, ResultCache, Schedule, WaitThread
 from streamsim.rules import S_PER_TICK, TICKS_PER_S, ticks
 from streamsim.timeline import Timeline
 from streamsim.transform import (
@@ -127,7 +129,6 @@ CAUSES: dict[Key, Cause] = {
         "kernels of too few blocks",
         "they leave multiprocessors of the card without work",
         "launch more blocks, or several such kernels side by side",
-        "launch more blocks, or several such kernels side by side",
     ),
     "few-chunks": Cause(
         "too few chunks (fill and drain)",
@@ -159,8 +160,6 @@ BEHIND: dict[Key, Key] = {
     "connections": "issue-order",
     "host-issue": "slow-calls",
 }
-ALL_AT_ONCE = 1024  # kernels
-SLIVER = 1e-6  # of the card: kernels of this width never wait for room
 SIMULATIONS = 100  # of a schedule without its causes, or about
 BUDGET = 20_000  # ops simulated for an exact split; beyond, two orders
 
@@ -174,14 +173,20 @@ def has_few_connections(case: Work) -> bool:
     return len({stream or 1 for stream in working_streams(case.schedule)}) > least  # the legacy one uses stream 1's
 
 
+def _with(case: Work, change: Callable[[Op], Op], device: Device) -> Work:
+    """Return the program with each op changed, on another device; the same schedule if no op changes."""
+    schedule = case.schedule
+    ops = tuple(map(change, schedule.ops))
+    return Work(schedule if all(map(is_, ops, schedule.ops)) else replace(schedule, ops=ops), device)
+
+
 def without_host_costs(case: Work) -> Work:
-    """Return the scenario in which the host's calls take no time."""
+    """Return the program in which the host's calls take no time."""
 
     def free(op: Op) -> Op:
         return op if isinstance(op, HostWork | WaitThread) or not op.call_s else replace(op, call_s=0.0)
 
-    ops = tuple(map(free, case.schedule.ops))
-    return Work(replace(case.schedule, ops=ops), without(case.device, "host"))
+    return _with(case, free, without(case.device, "host"))
 
 
 def has_host_work(case: Work) -> bool:
@@ -207,59 +212,29 @@ def without_once(schedule: Schedule, once: Collection[Copy]) -> Schedule:
 
 
 def without_latencies(case: Work) -> Work:
-    """Return the scenario in which copies take their bytes' time and kernels their elements', and hand-overs none.
+    """Return the program in which copies take their bytes' time and kernels their elements', and hand-overs none.
 
     A crowd of copies costs a copy's first bytes nothing, either.
     """
 
-    def bare(kernel: Kernel) -> Kernel:
-        alone_s, share, *_ = case.device.occupancy(kernel)
-        return replace(kernel, duration_s=alone_s * share, fill=1.0, share=1.0, threads=0, parts=())
+    def bare(op: Op) -> Op:
+        if not isinstance(op, Kernel) or op.duration_s is not None:
+            return op
+        alone_s, share, *_ = case.device.occupancy(op)
+        return replace(op, duration_s=alone_s * share, fill=1.0, share=1.0, threads=0, parts=())
 
-    ops = [bare(op) if isinstance(op, Kernel) and op.duration_s is None else op for op in case.schedule.ops]
-    device = without(case.device, "crowd", "copy-latency", "launch", "hand-over")
-    return Work(replace(case.schedule, ops=tuple(ops)), device)
+    return _with(case, bare, without(case.device, "crowd", "copy-latency", "launch", "hand-over"))
 
 
 def _with_enough_blocks(case: Work) -> Work:
-    """Return the scenario whose kernels all fill the card, and end so much earlier."""
+    """Return the program whose kernels all fill the card, and end so much earlier."""
 
     def filled(op: Op) -> Op:
         if not isinstance(op, Kernel) or op.fill is None or op.duration_s is None:
             return op
         return replace(op, fill=1.0, threads=0, duration_s=max(SHORTEST_KERNEL_S, op.duration_s * op.fill))
 
-    return Work(replace(case.schedule, ops=tuple(map(filled, case.schedule.ops))), case.device)
-
-
-def _scaled(case: Work, factors: dict[str, float]) -> Work:
-    """Return the scenario with the lengths of copies ("h2d", "d2h") and kernels ("kernel") times a factor."""
-    ops: list[Op] = []
-    for op in case.schedule.ops:
-        if isinstance(op, Copy):
-            n_bytes = max(1, round(op.bytes * factors[op.direction]))
-            host = op.host and Region(op.host.buffer, 0, n_bytes)
-            ops.append(replace(op, bytes=n_bytes, host=host, device=None))
-        elif isinstance(op, Kernel):
-            alone_s, share, *_ = case.device.occupancy(op)
-            ops.append(_timed(op, alone_s * factors["kernel"], max(share, SLIVER)))
-        else:
-            ops.append(op)
-    roomy = tuple(replace(buffer, bytes=LARGEST_BYTES) for buffer in case.schedule.buffers)
-    return Work(replace(case.schedule, ops=tuple(ops), buffers=roomy), case.device)
-
-
-def _without_width(case: Work) -> Work:
-    """Return the scenario in which all kernels run side by side, each for the time that it takes alone."""
-    alone_s = {op: case.device.occupancy(op).alone_s for op in case.schedule.ops if isinstance(op, Kernel)}
-    ops = [_timed(op, alone_s[op], SLIVER) if isinstance(op, Kernel) else op for op in case.schedule.ops]
-    device = with_values(case.device, {"compute.concurrent_kernels": ALL_AT_ONCE})
-    return Work(replace(case.schedule, ops=tuple(ops)), device)
-
-
-def _timed(kernel: Kernel, alone_s: float, fill: float) -> Kernel:
-    """Return the kernel with this time, however many elements it has."""
-    return replace(kernel, duration_s=alone_s, fill=fill, elements=0, share=1.0, threads=0, parts=())
+    return _with(case, filled, case.device)
 
 
 # How evenly the work loads the engines, and the streams each engine
@@ -272,15 +247,10 @@ class Load(NamedTuple):
     busiest: float
 
 
-def _engines_of(device: Device) -> tuple[str, str, str]:
-    """Return the names of the engines of copies in, copies back and kernels."""
-    names, engine_of = ENGINES[device.copy_engines.count]
-    return names[engine_of[H2D]], names[engine_of[D2H]], names[engine_of[KERNEL]]
-
-
 def loads_of(case: Work) -> dict[str, Load]:
     """Return the load of each engine that is used: bytes at the rate of pinned memory, kernels without latencies."""
-    there, back, compute = _engines_of(case.device)
+    names, engine_of = ENGINES[case.device.copy_engines.count]
+    there, back, compute = (names[engine_of[kind]] for kind in (H2D, D2H, KERNEL))
     schedule, device = without_latencies(case)[:2]
     busy, of_streams = defaultdict[str, float](float), defaultdict[str, dict[int, float]](lambda: defaultdict(float))
     for op in schedule.ops:
@@ -330,30 +300,28 @@ _PROGRAM = {"legacy-stream", "host-waits", "issue-order", "needless-order", "cop
 class Removals:
     """Simulates a schedule on a device, the ``case``, without some of the causes that are present in it.
 
-    ``is_exact``: over all orders of removal; else over two. Unless it is said, as many as ``BUDGET`` allows.
+    ``is_exact``: over all orders of removal; else over two.
     """
 
-    def __init__(self, scenario: Work, is_exact: bool | None = None) -> None:
-        self.work = scenario
-        self._needs = dependences_of(scenario.schedule)
-        self._once = [op for i in sorted(self._needs.common) if isinstance(op := scenario.schedule.ops[i], Copy)]
+    def __init__(self, case: Work) -> None:
+        self.case = case
+        schedule = case.schedule
+        self._needs = dependences_of(schedule)
+        self._once = [op for i in sorted(self._needs.common) if isinstance(op := schedule.ops[i], Copy)]
         self.is_racy = self._needs.is_racy
-        self._order = next(iter(self._needs.orders), None)
-        self._most = MOST_CONNECTIONS
         self._known: dict[frozenset[Key], int] = {}
-        self._programs = ResultCache[Schedule]()  # by causes, order and streams
-        self.loads = loads_of(scenario)
+        self._programs = ResultCache[Schedule]()  # by causes
+        self.loads = loads_of(case)
         self.simulations = 0
-        self.timeline = self._simulate(scenario)
+        self.timeline = self._simulate(case)
         self.makespan = self._known[frozenset()] = ticks(self.timeline.makespan_s)
         is_present = self._is_present()
         self.present = [key for key in KEYS if is_present.get(key)]
-        self._choose()
-        n_ops = len(scenario.schedule.ops)
-        self.is_exact = n_ops << len(self.present) <= BUDGET if is_exact is None else is_exact
+        self._order = self._best_order()
+        self.is_exact = len(schedule.ops) << len(self.present) <= BUDGET
 
     def _is_present(self) -> dict[Key, bool]:
-        case, schedule, needs = self.work, self.work.schedule, self._needs
+        case, schedule, needs = self.case, self.case.schedule, self._needs
         directions = {op.direction for op in schedule.ops if isinstance(op, Copy)}
         return {
             "pageable-memory": calls.has_pageable(schedule),
@@ -370,23 +338,13 @@ class Removals:
             "small-chunks": without_latencies(case) != case,
         }
 
-    def _choose(self) -> None:
-        """Of the orders of issue, and of the numbers of streams, take what helps most alone, then with all removed."""
-        everything = frozenset(self.present)
-        if len(self._needs.orders) > 1:
-            orders = list(self._needs.orders)
-            self._order = self._best("_order", orders, frozenset(("issue-order",)), everything)
-        connections = self.work.device.connections
-        if "needless-order" in self.present and 1 < connections < MOST_CONNECTIONS:
-            numbers = [connections, MOST_CONNECTIONS]
-            self._most = self._best("_most", numbers, frozenset(("needless-order",)), everything)
-
-    def _best(self, field: str, choices: Sequence[Any], *removed: frozenset[Key]) -> Any:
-        times = {}
-        for choice in choices:
-            setattr(self, field, choice)
-            times[choice] = [self.run(self.scenario(keys)) for keys in removed]
-        return min(choices, key=times.__getitem__)
+    def _best_order(self) -> str | None:
+        """Return the order of issue that helps most alone."""
+        schedule, device, *_ = self.case
+        orders = {order: self._needs.reordered(schedule, order, holds=True) for order in self._needs.orders}
+        if len(orders) < 2:
+            return next(iter(orders), None)
+        return min(orders, key=lambda order: self.run(Work(orders[order], device)))
 
     def time(self, removed: frozenset[Key]) -> int:
         """Return the makespan in ticks without the causes ``removed``."""
@@ -394,24 +352,16 @@ class Removals:
             self._known[removed] = self.run(self.scenario(removed))
         return self._known[removed]
 
-    def best(self) -> int:
-        """Return the shortest makespan that any removal has reached."""
-        self.time(frozenset(self.present))
-        return min(self._known.values())
-
     def worth_s(self, key: Key) -> float:
-        """Return by how much the makespan shrinks, in seconds, without a cause, or with its limit out of the way."""
-        alone = self.makespan
-        if key in self.present:
-            alone = self.time(frozenset((key,)))
-        elif key in LIMITS or key == "few-blocks":
-            alone = self.run(self._without_limit(key))
+        """Return by how much the makespan shrinks, in seconds, without a cause."""
+        few = key == "few-blocks"
+        alone = self.run(_with_enough_blocks(self.case)) if few else self.time(frozenset((key,)) & {*self.present})
         return (self.makespan - alone) / TICKS_PER_S
 
     def scenario(self, removed: frozenset[Key]) -> Work:
-        """Return the schedule and the device without the causes ``removed``."""
-        key = removed & _PROGRAM, self._order, self._most
-        case = Work(self._programs.of(key, lambda: self._changed(removed)), self.work.device)
+        """Return the program without the causes ``removed``."""
+        schedule = self._programs.of(removed & _PROGRAM, lambda: self._changed(removed))
+        case = Work(schedule, self.case.device)
         for cause, change in _WITHOUT.items():
             case = change(case) if cause in removed else case
         return case
@@ -419,46 +369,35 @@ class Removals:
     def _changed(self, removed: frozenset[Key]) -> tuple[Schedule, int]:
         """Return the schedule with other calls, order and streams, and its cost in the cache."""
         made = self._reissued(removed)
-        made = calls.without_slow_calls(Work(made, self.work.device)) if "slow-calls" in removed else made
+        made = calls.without_slow_calls(Work(made, self.case.device)) if "slow-calls" in removed else made
         made = without_once(made, self._once) if "copied-once" in removed else made
         if "host-work" in removed:
             made = replace(made, ops=tuple(op for op in made.ops if not isinstance(op, HostWork)))
         return made, len(made)
 
     def _reissued(self, removed: frozenset[Key]) -> Schedule:
-        schedule, holds = self.work.schedule, "host-waits" not in removed
+        schedule, holds = self.case.schedule, "host-waits" not in removed
         is_ordered = not removed & {"needless-order", "issue-order"}
         if not holds:
             schedule = calls.without_host_waits(schedule) if is_ordered else calls.unblocked(schedule)
         schedule = without_legacy(schedule) if "legacy-stream" in removed else schedule
         if is_ordered:
-            return still_ordered(self.work.schedule, schedule)
+            return still_ordered(self.case.schedule, schedule)
         order = self._order if "issue-order" in removed else None
         if "needless-order" in removed:
-            return self._needs.unordered(schedule, order, holds, self._most)
+            connections = self.case.device.connections
+            most = connections if connections > 1 else MOST_CONNECTIONS
+            return self._needs.unordered(schedule, order, holds, most)
         assert order is not None
         return self._needs.reordered(schedule, order, holds)
 
-    def _without_limit(self, key: Key) -> Work:
-        if key == "few-blocks":
-            return _with_enough_blocks(self.work)
-        if key == "full-kernels":
-            return _without_width(self.work)
-        mean = sum(load.busy for load in self.loads.values()) / len(self.loads)
-        factors = {}
-        for kind, engine in zip(("h2d", "d2h", "kernel"), _engines_of(self.work.device), strict=True):
-            load = self.loads.get(engine, Load(1.0, 1.0))
-            queued = 1.0 if engine == "compute" else load.busiest / load.busy
-            factors[kind] = mean / load.busy if key == "unbalanced" else queued
-        return _scaled(self.work, factors)
+    def run(self, case: Work) -> int:
+        """Return the makespan of any program, in ticks."""
+        return ticks(self._simulate(case).makespan_s)
 
-    def run(self, scenario: Work) -> int:
-        """Return the makespan of any scenario, in ticks."""
-        return ticks(self._simulate(scenario).makespan_s)
-
-    def _simulate(self, scenario: Work) -> Timeline:
+    def _simulate(self, case: Work) -> Timeline:
         self.simulations += 1
-        return simulate_one_of_many(*scenario[:2], many=SIMULATIONS)
+        return simulate_one_of_many(*case[:2], many=SIMULATIONS)
 
 
 # How causes share what they have lost together
@@ -482,16 +421,19 @@ def split_of(removals: Removals) -> Split:
     The work takes each engine the less of its two bounds: without its latencies a kernel has no launch, in which others
     have the card.
     """
-    values = _shares_of(removals)
-    best, own = removals.best(), lower_bound(*removals.work[:2])
-    everything = removals.scenario(frozenset(removals.present))
-    both = own.each, lower_bound(*everything[:2]).each
+    times = _shortest(removals)
+    everything = frozenset(removals.present)
+    bare, own = removals.scenario(everything), lower_bound(*removals.case[:2])
+    both = own.each, lower_bound(*bare[:2]).each
     work = {name: min(each.get(name, 0.0) for each in both) for name in ENGINE_WORDS.values()}
     bound_by = max(work, key=work.__getitem__)
+    best = times[everything]
     floor = min(best, *map(ticks, (work[bound_by], own.seconds)))
-    filled = max(floor, min(best, removals.run(_with_enough_blocks(everything))))
-    values |= {"few-blocks": Fraction(best - filled), "few-chunks": Fraction(filled - floor)}
-    return Split(_whole(values, removals.makespan - floor), floor, bound_by, own.seconds)
+    filled = max(floor, min(best, removals.run(_with_enough_blocks(bare))))
+    gains = mean_gains(times)
+    lost = {key: gains[key] for key in removals.present}
+    lost |= {"few-blocks": Fraction(best - filled), "few-chunks": Fraction(filled - floor)}
+    return Split(_whole(lost, removals.makespan - floor), floor, bound_by, own.seconds)
 
 
 def _whole(parts: dict[Key, Fraction], whole: int) -> dict[Key, int]:
@@ -503,51 +445,25 @@ def _whole(parts: dict[Key, Fraction], whole: int) -> dict[Key, int]:
     return rounded
 
 
-def _shares_of(removals: Removals) -> dict[Key, Fraction]:
-    """Return what each cause that is present has lost, in ticks: together the makespan less ``removals.best()``."""
-    if removals.is_exact:
-        return mean_gains(removals.present, _shortest(removals))
-    orders = in_turn(removals.present), in_turn(removals.present[::-1])
-    for order in orders:
-        for k in range(len(order)):
-            removals.time(frozenset(order[: k + 1]))
-    forth, back = (_gains(removals, order) for order in orders)
-    return {key: Fraction(forth[key] + back[key], 2) for key in removals.present}
+def _shortest(removals: Removals) -> dict[frozenset[Key], int]:
+    """Return by causes the shortest makespan with these removed, or only some of them: none, more and more, and all.
 
-
-def _shortest(removals: Removals) -> dict[int, int]:
-    """Return by mask over ``removals.present`` the shortest makespan with these causes removed, or only some of them.
-
-    Only masks that can be reached: none has a cause without the one that it is BEHIND.
+    No set has a cause without the one that it is BEHIND. If the split is not exact, they are those of two orders.
     """
-    keys, found = removals.present, dict[int, int]()
-    for mask in range(1 << len(keys)):
-        removed = frozenset(key for k, key in enumerate(keys) if mask >> k & 1)
-        if all(BEHIND[key] in removed for key in removed & set(BEHIND) if BEHIND[key] in keys):
-            smaller = (found[mask ^ 1 << k] for k in range(len(keys)) if mask >> k & 1 and mask ^ 1 << k in found)
-            found[mask] = min([removals.time(removed), *smaller])
+    keys, found = removals.present, dict[frozenset[Key], int]()
+    if removals.is_exact:
+        several = [frozenset(some) for many in range(len(keys) + 1) for some in combinations(keys, many)]
+        several = [some for some in several if all(BEHIND.get(key) not in {*keys} - some for key in some)]
+    else:
+        orders = _in_turn(keys), _in_turn(keys[::-1])
+        several = [frozenset(order[:many]) for many in range(len(keys) + 1) for order in orders]
+    for removed in several:
+        smaller = (found[removed - {key}] for key in removed if removed - {key} in found)
+        found[removed] = min([removals.time(removed), *smaller])
     return found
 
 
-def mean_gains(keys: Sequence[Key], v: dict[int, int]) -> dict[Key, Fraction]:
-    """Return the mean, over all ways from no cause removed to all, of what each of ``keys`` gains in its turn.
-
-    ``v`` by mask over them, for the masks that can be reached. A step is on as many ways as lead to it times
-    as many as lead on.
-    """
-    steps = sorted((mask, k) for mask in v for k in range(len(keys)) if not mask >> k & 1 and mask | 1 << k in v)
-    to, onward = Counter({0: 1}), Counter({(1 << len(keys)) - 1: 1})
-    for mask, k in steps:
-        to[mask | 1 << k] += to[mask]
-    for mask, k in reversed(steps):
-        onward[mask] += onward[mask | 1 << k]
-    gains = dict.fromkeys(keys, Fraction(0))
-    for mask, k in steps:
-        gains[keys[k]] += Fraction(to[mask] * onward[mask | 1 << k], onward[0]) * (v[mask] - v[mask | 1 << k])
-    return gains
-
-
-def in_turn(keys: Sequence[Key]) -> list[Key]:
+def _in_turn(keys: Sequence[Key]) -> list[Key]:
     """Return ``keys`` in this order, but each after the one that it is BEHIND."""
     found: dict[Key, None] = {}
     for key in keys:
@@ -555,10 +471,20 @@ def in_turn(keys: Sequence[Key]) -> list[Key]:
     return list(found)
 
 
-def _gains(removals: Removals, order: Sequence[Key]) -> dict[Key, int]:
-    """Return what each cause gains when removed in this order; the last one also what another order reached."""
-    gains, shortest = dict[Key, int](), removals.makespan
-    for k, key in enumerate(order):
-        time = removals.best() if k + 1 == len(order) else min(shortest, removals.time(frozenset(order[: k + 1])))
-        gains[key], shortest = shortest - time, time
+def mean_gains(v: dict[frozenset[Key], int]) -> dict[Key, Fraction]:
+    """Return the mean, over all ways from no cause removed to all, of what each cause gains in its turn.
+
+    ``v``: the time by causes removed, the smallest sets first. A step is on as many ways as lead to it times as many as
+    lead on.
+    """
+    everything = max(v, key=len)
+    steps = [(removed, key, removed | {key}) for removed in v for key in everything - removed if removed | {key} in v]
+    to, onward = Counter({frozenset[Key](): 1}), Counter({everything: 1})
+    for less, _, more in steps:
+        to[more] += to[less]
+    for less, _, more in reversed(steps):
+        onward[less] += onward[more]
+    gains = dict.fromkeys(everything, Fraction(0))
+    for less, key, more in steps:
+        gains[key] += Fraction(to[less] * onward[more] * (v[less] - v[more]), to[everything])
     return gains

@@ -181,7 +181,8 @@ def test_each_cause_alone_is_named_and_no_other_loses_anything(name: str) -> Non
     assert found.largest is not None
     assert (found.largest.cause, found.largest.ticks) == (cause, loss)
     gain_s, title = found.largest.gain_alone_s, CAUSES[found.largest.cause].title
-    assert ticks(found.largest.assuming.saved_s() if found.largest.assuming else gain_s) == GAINS.get(name, loss)
+    if cause not in LIMITS:
+        assert ticks(found.largest.assuming.saved_s() if found.largest.assuming else gain_s) == GAINS.get(name, loss)
     if name in BEYOND_REMEDY:
         assert found.tried.fastest is None
         assert found.largest.remedy.startswith("cannot be removed: ")
@@ -207,8 +208,8 @@ def test_a_cause_of_next_to_nothing_limits_nothing() -> None:
 
 # Two pieces of each op, say: H2D 0..5, kernel 5..10 beside the second H2D, ... In n pieces 10 + 10 / n: with the most
 # that are simulated, 8 (the copy's 10 bytes in pieces of 1 and 2: the second to eighth end at 2, 3, 5, 6, 7, 8, 10, and
-# the last kernel of 1.25, 1 tick when rounded, ends at 11). Even loads of 10 and 10 take 10 instead of 18.
-GAINS = {"too few chunks": 9, "unbalanced pipeline": 8}
+# the last kernel of 1.25, 1 tick when rounded, ends at 11).
+GAINS = {"too few chunks": 9}
 # No order, number of chunks or streams, and no buffer makes a card of two; ops without named memory cannot be merged.
 BEYOND_REMEDY = {
     "same-direction copies", "the kernel fills the card", "duplex contention", "unbalanced pipeline",
@@ -379,8 +380,7 @@ def test_the_split_is_the_mean_over_all_orders_that_make_sense(count: int, data:
         for k, key in enumerate(order):
             gain = v[frozenset(order[:k])] - v[frozenset(order[: k + 1])]
             expected[key] += Fraction(gain, len(orders))
-    masks = {sum(1 << keys.index(key) for key in subset): time for subset, time in v.items()}
-    assert mean_gains(keys, dict(sorted(masks.items()))) == expected
+    assert mean_gains(dict(sorted(v.items(), key=lambda item: len(item[0])))) == expected
 
 
 def amounts(schedule: Schedule, device: Device) -> list[tuple[Any, ...]]:
