@@ -229,7 +229,7 @@ def copy_ended(ops, kernel):
     return left == COME
 
 
-# Kernels side by side, as in :class:`streamsim.model.engines.ComputeEngine`.
+# Kernels side by side, as in :class:`streamsim.model.card.ComputeEngine`.
 
 
 @inlined

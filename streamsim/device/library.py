@@ -2,31 +2,44 @@
 
 In a shipped profile, every number has a source. The user's profiles are in :func:`own_folder`.
 
-The name of a card without a profile shows the generation of PCIe, the lanes, and the threads that a multiprocessor
-holds. The rates of pinned copies follow from the link. They are assumed, and the profile's sources say so. Numbers that
-need a calibration (latencies, hand-overs, the host) are those of the other profiles without one.
+**Front ends.** The library or language that a program is written in sets the host's seconds in each call. A call of an
+array library takes several times as long as the bare CUDA call that it makes, and the library also has to make the
+call's stream the current one. A profile's ``host`` has the times of bare calls. A FrontEnd has the times of a library,
+or of compiled programs, on the same host. A profile without a front end uses the one in ``assumed.toml``: the mean
+of the calibrated hosts. Recorders are the same for profilers, which make calls longer by a ratio: a fast host also
+records faster.
+
+**Cards without a profile.** A card's name shows the generation of PCIe, the lanes, and the threads that a
+multiprocessor holds (``assumed.toml``). The rates of pinned copies follow from the link. They are assumed, and the
+profile's sources say so. Numbers that need a calibration (latencies, hand-overs, the host) are those of the other
+profiles without one.
 """
 
 import os
 import re
 import warnings
+from collections.abc import Mapping
 from difflib import get_close_matches
 from functools import cache
 from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
-from streamsim.device.front_ends import COMPILED, SEPARATOR, with_front_end
 from streamsim.device.profile import RETIRED, Device, with_values
+from streamsim.device.tables import CALLS, DIRECTIONS, IN_LOOPS, TIMES, FrontEnd, RecorderCost
 from streamsim.errors import InputError, Notice
 from streamsim.files import dump_toml, parse_toml, read_bytes, write_text
 from streamsim.program import Layers, LoopFile, Point, ScheduleFile, WorkloadFile, WorkloadKernel
 from streamsim.text import LARGEST_TOML_BYTES, one_line, shown
 
+COMPILED = "cuda-c++"  # the front end of compiled programs; without it, a profile uses its bare calls
+SEPARATOR = ":"  # between the name of a device and that of a front end
+LINEAR = "linear"  # the name of a kernel whose call is ``linear_s``
 SUFFIX = ".toml"
 SHIPPED = files("streamsim.device")
 PROFILES = SHIPPED / "profiles"
@@ -36,9 +49,6 @@ PATTERN = "t4"  # a profile of published figures, for all numbers that do not de
 # 5 0.87.
 REACHED = {1: 0.8, 2: 0.8, 3: 0.8, 4: 0.8, 5: 0.87, 6: 0.87}
 LANE_BYTES_PER_S = {1: 0.25e9, 2: 0.5e9, 3: 0.985e9, 4: 1.969e9, 5: 3.938e9, 6: 7.563e9}  # by generation of PCIe
-# The rate beside the other direction over the rate alone, for H2D and D2H. An RTX 5060 Ti has 18.0 of 25.6 and all of
-# 25.8 GB/s, an RTX 4090 nearly all of 23.9 and 13 of 26.6 GB/s. Other cards have the pattern's ratios.
-BESIDE = {"GeForce RTX 50": (0.703, 1.0), "GeForce RTX 40": (0.975, 0.49)}
 PAGEABLE_SHARE = 0.5  # rate of pageable copies over that of pinned copies
 IN_FLIGHT_S = 1.75e-6  # the bytes in flight are those that the link carries in this time
 _LINK = re.compile(r"PCIe gen ([1-6]) x(\d+)")
@@ -51,27 +61,38 @@ SAME_ON_PCIE = ("a100", "v100", "p100")  # cards whose PCIe form has the same li
 class Generation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Cards of one generation with one link.
 
-    ``names``: a regular expression for their names. ``threads``: those that a multiprocessor holds (0: unknown).
+    - ``names``: a regular expression for their names. The last generation has every name, and no link.
+    - ``threads``: those that a multiprocessor holds (0: unknown).
+    - ``beside``: the rate beside the other direction over the rate alone, H2D and D2H, if it is known.
     """
 
     names: str
     words: str
     link: str
     threads: int
+    beside: tuple[float, float] | None = None
 
 
-class _Generations(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class OtherLink(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The assumed rates of pinned copies over a link that is not PCIe, and the reason."""
+
+    h2d_bytes_per_s: float
+    d2h_bytes_per_s: float
+    why: str
+
+
+class _Assumed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What profiles take that nobody calibrated: see ``assumed.toml``."""
+
+    front_ends: dict[str, FrontEnd]
+    recorders: dict[str, RecorderCost]
     generations: tuple[Generation, ...]
+    links: dict[str, OtherLink]
 
 
-UNKNOWN = Generation("", "unknown generation", "", 0)
-_GEN_3 = REACHED[3] * 16 * LANE_BYTES_PER_S[3]
-OTHER_LINKS = {  # the rates of pinned copies, H2D and D2H, and the reason
-    "NVLink-C2C": (411e9, 170e9, "NVLink-C2C, as reported of two GH200"),
-    "NVLink-C2C of Blackwell": (359e9, 377e9, "NVLink-C2C, as reported of a GB300"),
-    "memory of the host": (10e9, 10e9, "card and host share their memory"),
-    "": (_GEN_3, _GEN_3, "as PCIe gen 3 x16, as nothing tells its link"),
-}
+@cache
+def _assumed() -> _Assumed:
+    return parse_toml((SHIPPED / "assumed.toml").read_bytes(), _Assumed, "assumed", "assumed.toml")
 
 
 def device_names() -> list[str]:
@@ -160,7 +181,7 @@ def load_device(name_or_path: str | Path) -> Device:
 
     A shipped profile's name comes first, in upper or lower case, then the name of one of the user's own profiles, then
     a path, then a card's name as a recording has it, such as ``NVIDIA GeForce GTX 1060``. ``h200:cupy`` is the profile
-    ``h200`` with the calls of CuPy programs: :mod:`streamsim.device.front_ends`. Raises InputError for an unknown name
+    ``h200`` with the calls of CuPy programs: :mod:`streamsim.device.library`. Raises InputError for an unknown name
     (listing the known names and the nearest one) and for a bad file.
 
     Warns with a :class:`streamsim.errors.Notice` if the profile is made from a card's name.
@@ -183,7 +204,7 @@ def _card_named(name: str) -> Device:
     if Path(name).name == name and name.isprintable():
         if profile_named(name) is not None:
             return profile_of_card(name)
-        if generation_of(name) != UNKNOWN:
+        if generation_of(name).link:
             made = profile_of_card(name)
             warnings.warn(assumptions_of(made), Notice, stacklevel=3)
             return made
@@ -234,15 +255,9 @@ def profile_named(card: str) -> str | None:
 
 
 def generation_of(card: str) -> Generation:
-    """Return the generation that a card's name shows, or UNKNOWN."""
+    """Return the generation that a card's name shows."""
     words = words_of(card)
-    return next((kind for kind in _generations() if re.search(kind.names, words)), UNKNOWN)
-
-
-@cache
-def _generations() -> tuple[Generation, ...]:
-    file = "generations.toml"
-    return parse_toml((SHIPPED / file).read_bytes(), _Generations, "generations", file).generations
+    return next(kind for kind in _assumed().generations if re.search(kind.names, words))
 
 
 def link_limit(link: str) -> float:
@@ -255,7 +270,7 @@ def pinned_rates(link: str) -> tuple[float, float, str]:
     """Return the assumed rates of pinned copies over a link, H2D and D2H in bytes per second, and the reason."""
     match = _LINK.search(link)
     if match is None:
-        return OTHER_LINKS[link]
+        return msgspec.structs.astuple(_assumed().links[link])
     share = REACHED[int(match[1])]
     rate = share * link_limit(link)
     return rate, rate, f"{link}, of which pinned copies of other cards reach {share:.0%}"
@@ -285,10 +300,9 @@ def _made_from_name(card: str, multiprocessors: int) -> Device:
     pattern = load_device(PATTERN)
     values: dict[str, float | int] = {}
     sources = {name: text for name, text in pattern.sources.items() if name != "memory_bytes"}
-    for k, (direction, rate) in enumerate(zip(("h2d", "d2h"), both, strict=True)):
+    for k, (direction, rate) in enumerate(zip(DIRECTIONS, both, strict=True)):
         link = getattr(pattern, direction)
-        loss = link.duplex_bandwidth_bytes_per_s / link.bandwidth_bytes_per_s
-        loss = BESIDE[kind.words][k] if kind.words in BESIDE else loss
+        loss = kind.beside[k] if kind.beside else link.duplex_bandwidth_bytes_per_s / link.bandwidth_bytes_per_s
         rates = {"": 1.0, "crowded_": 1.0, "duplex_": loss, "pageable_": PAGEABLE_SHARE}
         values |= {f"{direction}.{name}bandwidth_bytes_per_s": rate * share for name, share in rates.items()}
         values[f"{direction}.in_flight_bytes"] = round(rate * IN_FLIGHT_S)
@@ -309,7 +323,7 @@ def _made_from_name(card: str, multiprocessors: int) -> Device:
 
 def assumptions_of(device: Device) -> str:
     """Return the assumed rates of a profile on one line, or "" if its rates are measured or published."""
-    names = [f"{name}.bandwidth_bytes_per_s" for name in ("h2d", "d2h")]
+    names = [f"{name}.bandwidth_bytes_per_s" for name in DIRECTIONS]
     assumed = [name for name in names if device.source(name)[0] == "assumed"]
     if not assumed:
         return ""
@@ -317,6 +331,68 @@ def assumptions_of(device: Device) -> str:
     rates = dict.fromkeys(f"{getattr(device, name[:3]).bandwidth_bytes_per_s / 1e9:.3g}" for name in assumed)
     paces, why = " and ".join(rates), device.source(assumed[0])[1]
     return f"{device.name}: nobody measured its pinned copies; {which} are assumed to run at {paces} GB/s ({why})"
+
+
+# Front ends and recorders
+
+
+def shipped_front_ends() -> Mapping[str, FrontEnd]:
+    """Return the shipped front ends by name, for profiles that have none of their own."""
+    return MappingProxyType(_assumed().front_ends)
+
+
+def recorder_of(device: Device, name: str) -> RecorderCost:
+    """Return the recorder ``name``: the profile's own, or else the shipped one."""
+    return device.recorders.get(name) or _assumed().recorders[name]
+
+
+def front_end_names(device: Device) -> list[str]:
+    """Return the names of all front ends for ``device``: "calls", its own front ends and the shipped ones."""
+    return [CALLS, *sorted({COMPILED, *device.front_ends, *shipped_front_ends()})]
+
+
+def with_front_end(device: Device, name: str) -> Device:
+    """Return ``device`` with the call times of the front end ``name``, such as "cupy" or "pytorch".
+
+    The result is named ``DEVICE:NAME``. "calls" returns ``device`` unchanged. "cuda-c++" uses the times of compiled
+    programs if the profile has them, and otherwise returns ``device`` unchanged. Raises InputError for an unknown front
+    end, and for a device that already has another front end's calls.
+    """
+    if (has := front_end_of(device)) not in (CALLS, name):
+        raise InputError(
+            f"front end = {shown(name)}: {device.name} has the calls of {has!r} already; name one of the two"
+        )
+    if name in (CALLS, has) or (name == COMPILED and COMPILED not in device.front_ends):
+        return device
+    found = device.front_ends.get(name) or shipped_front_ends().get(name)
+    if found is None:
+        known = ", ".join(front_end_names(device))
+        raise InputError(f"front end = {shown(name)}: expected one of {known}")
+    calls = {field: getattr(found, field) for field in TIMES if field in IN_LOOPS or getattr(found, field)}
+    if name != COMPILED:  # a library's calls are measured in rounds, so that their mean includes each stream's first
+        calls["first_on_stream_s"] = 0.0
+    names = [f"host.{field}" for field in calls]
+    return msgspec.structs.replace(
+        device,
+        name=f"{device.name}{SEPARATOR}{name}",
+        host=msgspec.structs.replace(device.host, **calls),
+        sources={**device.sources, **dict.fromkeys(names, found.source)},
+        spread={**device.spread, **dict.fromkeys(names, found.spread)} if device.spread else {},
+    )
+
+
+def front_end_of(device: Device) -> str:
+    """Return the name of the front end whose calls ``device`` has: "calls" for bare calls."""
+    _, separator, name = device.name.rpartition(SEPARATOR)
+    return name if separator and name in front_end_names(device) else CALLS
+
+
+def written_in(device: Device, name: str) -> Device:
+    """Return ``device`` with the calls of the front end that a workload names ("": none).
+
+    A device that already has a front end's calls is returned unchanged. Raises InputError as :func:`with_front_end`.
+    """
+    return with_front_end(device, name.lower()) if name and front_end_of(device) == CALLS else device
 
 
 # The link that a prediction assumes, and how well it is known
@@ -365,16 +441,10 @@ def link_words(device: Device | str | Path, pageable: bool = False) -> str:
 
 
 def _both(device: Device, field: str) -> str:
-    there, back = _known(device, f"h2d.{field}"), _known(device, f"d2h.{field}")
-    rates = [f"{getattr(link, field) / BYTES_PER_GB:.3g}" for link in (device.h2d, device.d2h)]
-    if there[0] != back[0]:
-        return f"H2D {rates[0]} GB/s {_words(*there)}, D2H {rates[1]} GB/s {_words(*back)}"
-    how = " and ".join(dict.fromkeys((there[1], back[1])))
-    return f"H2D {rates[0]}, D2H {rates[1]} GB/s {_words(there[0], how)}"
-
-
-def _words(kind: str, how: str) -> str:
-    return f"{kind} ({how})" if how else kind
+    there, back = (f"{getattr(link, field) / BYTES_PER_GB:.3g}" for link in (device.h2d, device.d2h))
+    pairs = zip(_known(device, f"h2d.{field}"), _known(device, f"d2h.{field}"), strict=True)
+    kind, how = (" and ".join(dict.fromkeys(filter(None, pair))) for pair in pairs)
+    return f"H2D {there}, D2H {back} GB/s {kind}{f' ({how})' if how else ''}"
 
 
 def _known(device: Device, name: str) -> tuple[str, str]:

@@ -1,261 +1,49 @@
-"""Device profiles: the numbers and rules of a card, its link and its host that the model uses.
+"""Device profiles: a card, its link and its host.
 
 A profile is a TOML file (``streamsim devices show h200``). ``[sources]`` gives the origin of every number:
 ``measured: ...``, ``published: ...`` or ``assumed: ...``. The ideal device has every effect switched off.
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
-from typing import Annotated, Any, Literal, NamedTuple, get_args
+from itertools import pairwise
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
-from streamsim.checks import LARGEST_BYTES, check_choice, check_is, check_number, check_whole
-from streamsim.device.fields import Field, FieldSpec, ProfileTable, SameAs, fields_of
-from streamsim.device.kernel_costs import KernelCost, constant_s, paces, part_s
+from streamsim.checks import LARGEST_BYTES, LEAST_SHARE, check_choice, check_is, check_number, check_whole
+from streamsim.device.tables import (
+    CALLS,
+    MOST_CONNECTIONS,
+    PYTORCH,
+    SHAPES,
+    STACK,
+    Compute,
+    CopyEngines,
+    Field,
+    FieldSpec,
+    FrontEnd,
+    HandOver,
+    Host,
+    KernelCost,
+    LinkDirection,
+    ProfileTable,
+    RecorderCost,
+    fields_of,
+    paces,
+)
 from streamsim.errors import InputError, NoRoomError
 from streamsim.program import Kernel
 from streamsim.text import format_bytes, short, shown
 
-Arbitration = Literal["issue-order", "ready-order", "same-queue-first"]
-KernelSignal = Literal["each", "run"]
-ARBITRATIONS = get_args(Arbitration)
-
 SCHEMA_VERSION = 1
 SOURCE_KINDS = ("measured", "published", "assumed")
-MOST_CONNECTIONS = 32
-LARGEST_SPREAD = LARGEST_RATIO = 10
-PYTORCH, SHAPES, STACK, CALLS = "pytorch", "pytorch-shapes", "pytorch-stack", "calls"
 RECORDERS = (PYTORCH, SHAPES, STACK, CALLS)
 LIMITED = "what the memory limit allows"  # the source of a card's memory if a limit makes it smaller
 
-# Effects that can be switched off, and words for a prediction without each. The declaration of a field has the field's
-# value without each effect.
-EFFECTS = {
-    "duplex": "no contention of directions",
-    "crowd": "copies feel no crowd",
-    "copy-latency": "no latency of copies",
-    "hand-over": "no hand-over between engines",
-    "many-streams": "no stream's first calls cost more",
-    "host": "host calls cost nothing",
-    "copy-arbitration": "copies in issue order",
-    "side-by-side": "kernels one by one",
-    "launch": "kernels take no launch",
-}
-
 # Numbers that profiles in kept records have. Measured runs do not need their effects: docs/tried.md.
 RETIRED = ("h2d.crowded_bytes", "d2h.crowded_bytes", "host.graph_edge_s")
-
-HostTime = Annotated[float, FieldSpec(off={"host": 0.0})]
-IssueTime = Annotated[float, FieldSpec(off={"host": 0.0}, sped_up_with="launch")]
-HandOverTime = Annotated[float, FieldSpec(off={"hand-over": 0.0})]
-Ratio = Annotated[float, FieldSpec(least=1, most=LARGEST_RATIO, at_least=("least",), at_most=("most",))]
-
-
-def _latency(**off: str) -> FieldSpec:
-    """Return the declaration of a copy's latency, with the shorter latency that it is without each effect."""
-    same: dict[str, Any] = {effect: SameAs(shorter) for effect, shorter in off.items()}
-    return FieldSpec(at_least=tuple(off.values()), off=same | {"copy-latency": 0.0})
-
-
-def _rate(**off: str) -> FieldSpec:
-    """Return the declaration of a copy's rate, with the higher rate that it is without each effect."""
-    same = {effect: SameAs(higher) for effect, higher in off.items()}
-    return FieldSpec(at_most=tuple(off.values()), off=same, sped_up_with="link")
-
-
-class LinkDirection(ProfileTable, frozen=True):
-    """One direction of the link between host and card.
-
-    A copy occupies its engine for a latency, and then for the time that its bytes take on the link.
-
-    - Alone: ``latency_s``, then ``bandwidth_bytes_per_s``.
-    - Beside the other direction: ``duplex_latency_s`` if that direction carries a copy when this copy starts, and
-      ``duplex_bandwidth_bytes_per_s`` for as long as both directions move bytes.
-    - Crowded: if kernels in four or more hardware queues wait for copies, the latencies are ``crowded_latency_s`` and
-      ``crowded_duplex_latency_s``. With two or three such queues, they grow by a third or two thirds of the way. A
-      crowded card moves bytes at most at ``crowded_bandwidth_bytes_per_s``. A copy pays this loss as a later start, by
-      as much beside the other direction as alone.
-    - Small copies: a copy of fewer than ``in_flight_bytes`` pays the part of a latency above ``latency_s`` in
-      proportion to its bytes, because that part is spent behind bytes on the link.
-    - Pageable memory goes through a staging buffer: ``pageable_latency_s``, then ``pageable_bandwidth_bytes_per_s``.
-    """
-
-    latency_s: Annotated[float, _latency()]
-    duplex_latency_s: Annotated[float, _latency(duplex="latency_s")]
-    crowded_latency_s: Annotated[float, _latency(crowd="latency_s")]
-    crowded_duplex_latency_s: Annotated[float, _latency(duplex="crowded_latency_s", crowd="duplex_latency_s")]
-    in_flight_bytes: Annotated[int, FieldSpec(least=1, is_measured=True)]
-    bandwidth_bytes_per_s: Annotated[float, _rate()]
-    duplex_bandwidth_bytes_per_s: Annotated[float, _rate(duplex="bandwidth_bytes_per_s")]
-    crowded_bandwidth_bytes_per_s: Annotated[float, _rate(crowd="bandwidth_bytes_per_s")]
-    pageable_latency_s: Annotated[float, FieldSpec(at_least=("latency_s",), gives_way=True, off={"copy-latency": 0.0})]
-    pageable_bandwidth_bytes_per_s: Annotated[
-        float, FieldSpec(at_most=("bandwidth_bytes_per_s",), gives_way=True, sped_up_with="link")
-    ]
-
-
-class Host(ProfileTable, frozen=True):
-    """The host's seconds: in each call of the issuing thread, and until a waiting thread wakes up.
-
-    - ``copy_s``, ``kernel_s``, ``record_s``, ``wait_s``, ``synchronize_s``: one call of a copy, a kernel, an event
-      record, a wait for an event, or a synchronisation.
-    - ``submit_s``: from a call's return until the card can act on it.
-    - ``wake_s``: from an op's end until a host call that waited for the op returns.
-    - ``graph_launch_s``: the launch of a graph. The launch then hands the graph's copies to the card, with the kernels,
-      in ``graph_node_s`` a copy, while earlier nodes run.
-    - ``pageable_immediate_bytes``: pageable H2D copies of at most this size return at once.
-    - ``first_on_stream_s``: extra seconds of the first copy in each direction and the first kernel of every stream,
-      because the stream's hardware queue for that engine is cold.
-    - ``after_wait_s``: extra seconds of the first copy and the first kernel of a program, and of those after each call
-      that may wait for the card, because the host's caches are cold. It applies only to programs with both copies and
-      kernels: a host that repeats the same call has warm caches.
-    - ``enter_s``: making another stream the current one, in programs that do so: :mod:`streamsim.rules.calls`.
-    - ``linear_s``: the call of a kernel named ``linear``, a layer of an array library (0: ``kernel_s``).
-    - ``turn_s``: extra seconds of a call that is not directly behind another call of its kind.
-    - ``first_launch_s``: extra seconds of the first call of each kernel in a program, by its name.
-
-    Only front ends of array libraries have ``turn_s`` and ``first_launch_s``; calibrations of bare calls have 0.
-    """
-
-    copy_s: IssueTime
-    kernel_s: IssueTime
-    record_s: IssueTime
-    wait_s: IssueTime
-    synchronize_s: HostTime
-    submit_s: HostTime
-    wake_s: HostTime
-    graph_launch_s: IssueTime
-    graph_node_s: IssueTime
-    pageable_immediate_bytes: Annotated[int, FieldSpec(most=1 << 40)]
-    after_wait_s: IssueTime = 0.0
-    first_on_stream_s: Annotated[float, FieldSpec(off={"host": 0.0, "many-streams": 0.0}, sped_up_with="launch")] = 0.0
-    enter_s: IssueTime = 0.0
-    linear_s: IssueTime = 0.0
-    turn_s: IssueTime = 0.0
-    first_launch_s: IssueTime = 0.0
-
-
-class HandOver(ProfileTable, frozen=True):
-    """Seconds from the end of an op until a dependent op can start on another engine.
-
-    ``kernel_to_kernel_s`` is the time between two kernels, which run on the same engine. If the dependence goes through
-    an event to another stream, ``event_s`` is added, and ``event_streams_s`` for each stream of the program from the
-    third to the sixth: their waiting queues delay the hand-over. A kernel behind another kernel of its own stream pays
-    ``event_streams_s`` as well, counted over the streams with kernels. A graph pays neither. Each time is a mean;
-    single hand-overs scatter by microseconds.
-    """
-
-    h2d_to_kernel_s: HandOverTime
-    kernel_to_d2h_s: HandOverTime
-    d2h_to_h2d_s: HandOverTime
-    h2d_to_d2h_s: HandOverTime
-    kernel_to_h2d_s: HandOverTime
-    d2h_to_kernel_s: HandOverTime
-    kernel_to_kernel_s: HandOverTime
-    event_s: HandOverTime
-    event_streams_s: HandOverTime = 0.0
-
-
-class CopyEngines(ProfileTable, frozen=True):
-    """The copy engines.
-
-    - ``count``: 2 (one for each direction), 1 (one for both) or 0 (copies and kernels share one engine).
-    - ``connections``: the number of hardware queues in front of each copy engine; with ``count`` 0, in front of the
-      only engine. A stream owns a queue. If there are more streams than queues, a stream takes the queue that was used
-      least recently.
-    - ``arbitration``: the rule by which an engine chooses its next copy.
-    """
-
-    count: Annotated[int, FieldSpec(most=2)]
-    connections: Annotated[int, FieldSpec(least=1, most=MOST_CONNECTIONS)]
-    arbitration: Annotated[Arbitration, FieldSpec(off={"copy-arbitration": "issue-order"})]
-
-
-class Compute(ProfileTable, frozen=True):
-    """The compute engine.
-
-    - ``floor_s``: the shortest time of any kernel.
-    - ``graph_gap_s``: in a graph, seconds from the end of a kernel's work until the next kernel of its stream begins.
-      Other kernels may use the card meanwhile.
-    - ``concurrent_kernels``: how many kernels may run side by side. Kernels whose work is done but that have not ended
-      do not count (:meth:`KernelCost.drain_s`).
-    - ``resident_threads``: the threads that fill the card. A chunk of fewer elements takes no less than a wave of its
-      launch (0: no such effect, and a kernel occupies the card until its end).
-    - ``arbitration``: the rule by which the engine chooses its next kernel.
-    - ``kernel_signal``: ``"each"``, or ``"run"`` if the copy engines see the end of a kernel only after the whole run
-      of kernels issued back to back with it has ended (Fermi).
-    - ``kernels``: measured costs of kernels.
-    """
-
-    floor_s: Annotated[float, FieldSpec(off={"launch": 0.0}, drawn_with="kernels")]
-    concurrent_kernels: Annotated[int, FieldSpec(least=1, most=1024, off={"side-by-side": 1})]
-    resident_threads: Annotated[int, FieldSpec(most=1 << 40, off={"launch": 0})]
-    arbitration: Arbitration
-    kernel_signal: KernelSignal
-    kernels: Annotated[tuple[KernelCost, ...], FieldSpec(sped_up_with="kernel")] = ()
-    graph_gap_s: Annotated[float, FieldSpec(off={"launch": 0.0}, drawn_with="kernels")] = 0.0
-
-
-class FrontEnd(ProfileTable, frozen=True):
-    """The host's seconds in each call of a front end.
-
-    Measured in a loop, with warm caches:
-
-    - ``copy_s``: an asynchronous copy between a slice of an array and a slice of pinned memory, with making the slice
-      that kernels work on.
-    - ``kernel_s``: an operation on such slices that launches one kernel.
-    - ``record_s``, ``wait_s``: recording an event, and letting a stream wait for one.
-    - ``synchronize_s``: a synchronisation that does not have to wait.
-    - ``enter_s``: a ``with`` block that makes another stream the current one. Compiled programs have none.
-    - ``linear_s``: a linear layer whose output is new memory: a kernel named ``linear`` (0: not measured; the call
-      then takes ``kernel_s``).
-    - ``turn_s``: extra seconds of each call except ``enter_s`` if the call before it was of another kind. Copies in
-      and copies out are two kinds (0: not measured).
-
-    With cold caches (0: not measured; then as in the bare calls):
-
-    - ``after_wait_s``: extra seconds of the first copy and the first operation of a program, and of those behind each
-      call that may wait.
-    - ``first_launch_s``: extra seconds of the first call of each operation in a program, by its kernel's name.
-
-    ``spread``: the relative standard deviation that all these times share. ``source``: their origin, as in a profile's
-    ``sources``.
-    """
-
-    copy_s: float
-    kernel_s: float
-    record_s: float
-    wait_s: float
-    synchronize_s: float
-    enter_s: float
-    source: str
-    spread: Annotated[float, FieldSpec(most=LARGEST_SPREAD)] = 0.0
-    linear_s: float = 0.0
-    turn_s: float = 0.0
-    after_wait_s: float = 0.0
-    first_launch_s: float = 0.0
-
-
-TIMES = tuple(name for name in FrontEnd.__struct_fields__ if name.endswith("_s"))
-HOST_TIMES = tuple(f"host.{name}" for name in TIMES)  # as a profile's spread and sources name them
-COLD = "after_wait_s", "first_launch_s"
-IN_LOOPS = tuple(name for name in TIMES if name not in COLD)
-
-
-class RecorderCost(ProfileTable, frozen=True):
-    """The cost of a profiler: ratios of the host's own time, recorded over plain, from 1 to 10.
-
-    ``ratio`` holds for programs without a backward pass, ``backward`` for programs with one. Both lie between ``least``
-    and ``most``. ``source``: the origin of the ratios, as in a profile's ``sources``.
-    """
-
-    least: Annotated[float, FieldSpec(least=1, most=LARGEST_RATIO)]
-    most: Annotated[float, FieldSpec(least=1, most=LARGEST_RATIO)]
-    ratio: Ratio
-    backward: Ratio
-    source: str
 
 
 class Occupancy(NamedTuple):
@@ -496,3 +284,96 @@ def with_values(device: Device, values: Mapping[str, Any]) -> Device:
         except InputError as error:
             raise InputError(f"{table}.{error}") from None
     return msgspec.structs.replace(device, **tables)
+
+
+# A part of a launch
+
+
+# A wave is as many threads as fill the card. A launch of an eighth of a wave or less takes a quarter of a wave's time.
+# From there to the whole launch the time is a straight line. docs/tried.md has other limits that were tried.
+LEAST_THREADS, LEAST_TIME = 1 / 8, 1 / 4
+
+
+def part_s(
+    whole_s: float, share: float, waves: float, floor_s: float, parts: Sequence[tuple[float, float]] = ()
+) -> float:
+    """Return the seconds that ``share`` of a launch takes; the whole takes ``whole_s``.
+
+    - ``waves``: how many times the threads of the whole launch fill the card (0: unknown; then no wave is too small).
+    - ``floor_s``: the seconds that any launch takes. The rules below are for the seconds beyond this floor.
+    - ``parts``: known times of parts of the launch, as (share, seconds), ascending.
+
+    Between known parts, the time lies on the line through them. The smaller of two parts may take more than its share
+    of the larger one. Then all parts up to an eighth of a wave take as long as the smaller one, or up to the share at
+    which that time is their share of the larger one. A part of ``LEAST_SHARE`` is a latency: the time without any work.
+    Below the smallest known part, the time follows the rule above for that part's own parts, or the line through it and
+    a larger part where that is longer.
+    """
+    (least, least_s), *more = known = [(part, max(0.0, took_s - floor_s)) for part, took_s in (*parts, (1.0, whole_s))]
+    if share <= least:
+        found_s = by_rule_s = least_s * _part_of(share / least, waves * least)
+        for larger in reversed(more):
+            found_s += _weight(least, larger[0]) * (_on_a_line(share, known[0], larger) - found_s)
+        return floor_s + max(by_rule_s, found_s)
+    one, other = next(pair for pair in pairwise(known) if share <= pair[1][0])
+    until = _alike_until(one, other, waves)
+    return floor_s + (one[1] if share <= until else _on_a_line(share, (max(one[0], until), one[1]), other))
+
+
+def bends(whole_s: float, waves: float, floor_s: float, parts: Sequence[tuple[float, float]] = ()) -> list[float]:
+    """Return the shares between which :func:`part_s` is a straight line.
+
+    Below the smallest of them, the time divided by the share falls with a growing share.
+    """
+    known = [(part, max(0.0, took_s - floor_s)) for part, took_s in (*parts, (1.0, whole_s))]
+    untils = (_alike_until(one, other, waves) for one, other in pairwise(known))
+    return [*(share for share, _ in known), *(until for until in untils if 0 < until < 1)]
+
+
+def _alike_until(one: tuple[float, float], other: tuple[float, float], waves: float) -> float:
+    """Return the share up to which all parts take as long as the part ``one``; ``other``: the next larger part.
+
+    Both are (share, seconds beyond the floor).
+    """
+    is_part = waves and one[0] > LEAST_SHARE and other[1]  # else a latency
+    return min(LEAST_THREADS / waves, other[0] * one[1] / other[1]) if is_part else one[0]
+
+
+def _weight(one: float, other: float) -> float:
+    """Return the weight of the line through parts of two shares: 0 if equal, 1 if one is at least twice the other."""
+    return min(1.0, 2 * (1 - one / other))
+
+
+def _part_of(share: float, waves: float) -> float:
+    """Return the time of ``share`` of a launch of ``waves`` over the time of the whole, both beyond the floor."""
+    if not waves:
+        return share
+    knee = LEAST_THREADS / waves
+    return 1.0 if knee >= 1 else _on_a_line(max(share, knee), (knee, LEAST_TIME / _of_a_wave(waves)), (1.0, 1.0))
+
+
+def _of_a_wave(waves: float) -> float:
+    """Return the time of ``waves`` waves over the time of one wave, both beyond the floor."""
+    return waves if waves >= 1 else _on_a_line(max(waves, LEAST_THREADS), (LEAST_THREADS, LEAST_TIME), (1.0, 1.0))
+
+
+def _on_a_line(share: float, one: tuple[float, float], other: tuple[float, float]) -> float:
+    return one[1] + (other[1] - one[1]) * (share - one[0]) / (other[0] - one[0])
+
+
+def constant_s(whole_s: float, waves: float, floor_s: float, parts: Sequence[tuple[float, float]] = ()) -> float:
+    """Return the seconds of a whole launch that do not depend on its work, at least ``floor_s``.
+
+    The arguments are those of :func:`part_s`. The line through the whole and the largest known part, extended to share
+    0, gives these seconds. Two things make a part less certain, and it counts for less:
+
+    - A part of less than a wave also takes long because it has few threads. It counts in proportion to its waves.
+    - A part of more than half of the launch is too near to the whole. It counts less, the larger it is, and the next
+      smaller part counts for the rest.
+    """
+    found_s = 0.0
+    for share, took_s in parts:
+        known = _weight(share, 1.0)
+        begins_s = min(took_s, _on_a_line(0.0, (share, took_s), (1.0, whole_s))) if known else 0.0
+        found_s = known * max(0.0, begins_s - floor_s) * min(1.0, waves * share) + (1 - known) * found_s
+    return floor_s + found_s

@@ -6,7 +6,7 @@
 - a device drawn from the spread of its numbers;
 - the mean of two calibrations.
 
-The declaration of a field in the profile (:class:`streamsim.device.fields.FieldSpec`) says how it changes. This module
+The declaration of a field in the profile (:class:`streamsim.device.profile.FieldSpec`) says how it changes. This module
 names no field, so a new field needs no change here.
 
 If a number changes, the numbers tied to it follow, unless they are set as well. The rates beside the other direction
@@ -25,18 +25,20 @@ from typing import Any
 
 import msgspec
 
-from streamsim.device.fields import Field, ProfileTable, SameAs, fields_of, restored
-from streamsim.device.kernel_costs import mean_costs, multiplied_costs
+from streamsim.checks import LONGEST_S, SHORTEST_KERNEL_S
 from streamsim.device.library import as_device
-from streamsim.device.profile import (
+from streamsim.device.profile import LIMITED, Device, declared, tables_of, with_values
+from streamsim.device.tables import (
+    DIRECTIONS,
     EFFECTS,
-    LIMITED,
     TIMES,
-    Device,
+    Field,
     FrontEnd,
-    declared,
-    tables_of,
-    with_values,
+    KernelCost,
+    ProfileTable,
+    SameAs,
+    fields_of,
+    restored,
 )
 from streamsim.errors import InputError
 from streamsim.text import RATE, parser_for, shown, unit_of
@@ -46,7 +48,6 @@ replace = msgspec.structs.replace
 
 Value = float | str
 
-DIRECTIONS = ("h2d", "d2h")
 BOTH = "link"  # the name that stands for both directions
 _MEMORY = ("memory", "memory_bytes", "memory_limit", "memory-limit", "device_memory", "device.memory", "vram")
 ELSEWHERE = {"connections": "--connections", **dict.fromkeys(_MEMORY, "--memory-limit")}  # these have their own option
@@ -268,6 +269,24 @@ def _multiplied(name: str, table: ProfileTable, factors: Mapping[str, float]) ->
     return replace(table, **restored(type(table), new))
 
 
+Costs = tuple[KernelCost, ...]
+
+
+def multiplied_costs(costs: Costs, factor: float) -> tuple[Costs, float]:
+    """Return ``costs`` with all times multiplied by ``factor``, and the factor used.
+
+    The factor used is the nearest one whose times a profile may hold.
+    """
+    known = [seconds for cost in costs for seconds in cost.duration_s]
+    if known:
+        factor = max(SHORTEST_KERNEL_S / min(known), min(factor, LONGEST_S / max(known)))
+
+    def times(seconds: float) -> float:  # the last digit may reach beyond what a profile may hold
+        return max(SHORTEST_KERNEL_S, min(seconds * factor, LONGEST_S))
+
+    return tuple(replace(cost, duration_s=tuple(map(times, cost.duration_s))) for cost in costs), factor
+
+
 # The mean of two
 
 
@@ -299,3 +318,14 @@ def _mean(one: ProfileTable, other: ProfileTable) -> ProfileTable:
         sums = [sum(getattr(calls, name) for name in TIMES) for calls in (one, other)]
         values["spread"] = math.hypot(values["spread"], abs(sums[0] - sums[1]) / sum(sums) if sum(sums) else 0.0)
     return replace(one, **values)
+
+
+def mean_costs(one: Costs, other: Costs) -> Costs:
+    """Return the kernels of either table; a kernel in both has the mean times at its elements in ``one``."""
+    costs = {(cost.name, cost.parameter): cost for cost in other}
+    means = []
+    for cost in one:
+        again = costs.pop((cost.name, cost.parameter), cost)
+        others = again.duration_s if again.elements == cost.elements else map(again.at, cost.elements)
+        means.append(replace(cost, duration_s=tuple((a + b) / 2 for a, b in zip(cost.duration_s, others, strict=True))))
+    return (*means, *costs.values())

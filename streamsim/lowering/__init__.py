@@ -21,5 +21,4 @@ from streamsim.lowering.costs import (
     rate_of,
     surcharges_of,
 )
-from streamsim.lowering.host import NO_SEGMENT, Segment, Segments
-from streamsim.lowering.lowered import ENGINES, NO_OP, Lowered, QueueOwners, lower
+from streamsim.lowering.lowered import ENGINES, NO_OP, NO_SEGMENT, Lowered, QueueOwners, Segment, Segments, lower

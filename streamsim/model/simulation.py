@@ -8,8 +8,7 @@ import simpy
 
 from streamsim.device import Device, as_device
 from streamsim.lowering import KERNEL, NO_SEGMENT, NOTHING, Lowered, Segment, hand_over_table, lower
-from streamsim.model.card import CardModel, OpTimes
-from streamsim.model.engines import add_engines
+from streamsim.model.card import CardModel, OpTimes, add_engines
 from streamsim.program import Schedule
 from streamsim.rules import KINDS, crossing, release_tick
 from streamsim.timeline import Timeline

@@ -146,7 +146,7 @@ class Kernel(_IssuedCall, frozen=True, tag_field="op", tag="kernel"):
     - ``duration_s``: seconds alone on the card. Without it, the device profile's cost table for ``name`` and
       ``parameter`` gives the time for ``elements``.
     - ``share``: the launch is this part (0..1] of a launch that takes ``duration_s / share``. ``parts``: the known
-      times of other parts of that launch, as (share, seconds), ascending. :func:`streamsim.device.kernel_costs.part_s`
+      times of other parts of that launch, as (share, seconds), ascending. :func:`streamsim.device.profile.part_s`
       gives the time of this part on a card.
     - ``elements``: the size of its work. ``threads``: the number of threads (0: one for each element; without elements,
       enough to fill the card).

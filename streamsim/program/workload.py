@@ -59,7 +59,7 @@ class WorkloadKernel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
     - ``duration_s``: seconds alone on the card. Without it, and without ``points``, the device profile's cost of
       ``name`` and ``parameter`` gives the time. A chunk's share of the time is its share of the work, but at least the
       time of a launch: ``latency_s`` if it is known, otherwise by the rule of
-      :func:`streamsim.device.kernel_costs.part_s`.
+      :func:`streamsim.device.profile.part_s`.
     - ``points``: measured times of parts. Without ``duration_s``, a line through the last two gives the time of the
       whole.
     - ``threads``: the threads of a launch over the whole work (0: see :meth:`Workload.threads`).
