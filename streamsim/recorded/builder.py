@@ -1,10 +1,13 @@
 """Builders of recordings: they number, order and join the rows of a reader, and count rows that do not fit.
 
-Readers translate a profiler's rows into the columns of ``TABLES``, with the profiler's own numbers. A file may have
-unknown or repeated ids, clocks that run backwards, or one call under two names. Rows that a :class:`Recording` cannot
-hold are left out and counted here, for every format.
+Readers translate a profiler's rows into the columns of ``TABLES``, with the profiler's own numbers. CUPTI's activity
+records, which captures and exports of Nsight Systems hold, have translators of their own here. A file may have unknown
+or repeated ids, clocks that run backwards, or one call under two names. Rows that a :class:`Recording` cannot hold are
+left out and counted here, for every format.
 """
 
+import os
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -14,17 +17,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamsim.errors import InputError
-from streamsim.recorded.call_names import QUERIES, kind_of_call, places, plain
-from streamsim.recorded.intervals import numbered
 from streamsim.recorded.recording import (
     ISSUES,
     LATEST_NS,
     NONE,
+    QUERIES,
     WAITS,
     AnnotationKind,
     Annotations,
     CallKind,
     CardWork,
+    CopyDirection,
+    CopyMemory,
     Format,
     HostCalls,
     PageEvents,
@@ -34,9 +38,14 @@ from streamsim.recorded.recording import (
     RecordedThread,
     Recording,
     Unread,
+    WorkKind,
     dtype_of,
+    kind_of_call,
+    places,
+    plain,
     shape_of,
 )
+from streamsim.recorded.times import numbered
 
 Columns = dict[str, NDArray[Any]]
 
@@ -101,7 +110,7 @@ def mapped(ids: NDArray[Any], to: Callable[[int], int]) -> NDArray[np.int64]:
 class RecordingBuilder:
     """A builder of a recording from the rows of a reader.
 
-    - ``tool``: the profiler; ``processes``: names by number; ``threads``: names by process and number.
+    - ``tool``: the profiler; ``processes``: names by number.
     - ``cards``: facts by the profiler's number; ``stream_kinds``: kinds by process, context and number.
     - ``size``: the number of rows so far in each table.
     """
@@ -109,7 +118,6 @@ class RecordingBuilder:
     def __init__(self, format: Format, where: str) -> None:
         self.format, self.where, self.tool = format, where, ""
         self.processes: dict[int, str] = {}
-        self.threads: dict[tuple[int, ...], str] = {}
         self.cards: dict[int, RecordedCard] = {}
         self.stream_kinds: dict[tuple[int, ...], RecordedStreamKind] = {}
         self.size: Counter[str] = Counter()
@@ -179,7 +187,7 @@ class RecordingBuilder:
             self.tool,
             tuple(self._names),
             tuple(sorted(self.processes.items())),
-            tuple(RecordedThread(pid, tid, self.threads.get((pid, tid), "")) for pid, tid in threads),
+            tuple(RecordedThread(*thread) for thread in threads),
             streams,
             cards,
             HostCalls.of(calls),
@@ -370,3 +378,105 @@ def _lookup(processes: Any, correlations: Any, process: Any, correlation: Any) -
         rows = order[at]
         found[asked] = np.where(correlations[rows] == correlation[asked], rows, NONE)
     return found
+
+
+# CUPTI's activity records in columns
+
+COPY_KINDS = {1: CopyDirection.H2D, 2: CopyDirection.D2H, 3: CopyDirection.H2D, 4: CopyDirection.D2H}
+COPY_KINDS |= dict.fromkeys((5, 6, 7, 8), CopyDirection.D2D) | {10: CopyDirection.PEER}
+MEMORIES = {1: CopyMemory.PAGEABLE, 2: CopyMemory.PINNED}  # CUPTI_ACTIVITY_MEMORY_KIND_...
+MANAGED = 5  # CUPTI_ACTIVITY_MEMORY_KIND_MANAGED
+STREAM_KINDS: dict[int, RecordedStreamKind] = {1: "blocking", 2: "non-blocking", 3: "legacy"}
+BY_PROFILER = 1  # who named a range; 0: the program
+# The table of the builder, the kind and the name, if the records have none.
+WORK = {"copies": (WorkKind.COPY, "copy"), "kernels": (WorkKind.KERNEL, "")}
+WORK |= {"memsets": (WorkKind.MEMSET, "memset"), "graphs": (WorkKind.GRAPH, "graph")}
+OTHERS = {"calls": "calls", "ranges": "annotations", "events": "records", "synchronizations": "waits"}
+ACTIVITIES = (*WORK, *OTHERS)
+
+
+class Activities:
+    """A translator of activity records, which adds them to a ``builder``. Columns have the builder's names.
+
+    - ``name_of``: the text of a name's number.
+    - ``directions``, ``memories``: what the numbers of copies mean; ``managed``: that of unified memory.
+    """
+
+    def __init__(
+        self,
+        builder: RecordingBuilder,
+        name_of: Callable[[int], str],
+        directions: Mapping[int, CopyDirection] = COPY_KINDS,
+        memories: Mapping[int, CopyMemory] = MEMORIES,
+        managed: int = NO_ID,
+    ) -> None:
+        self._builder, self._name_of = builder, name_of
+        self._directions, self._memories, self._managed = directions, memories, managed
+
+    def add(self, activity: str, block: Columns) -> None:
+        """Add records of one of the ``ACTIVITIES``. Raises InputError for too many rows or names."""
+        if "name" in block:
+            block["name"] = mapped(block["name"], lambda number: self._builder.name(self._name_of(number)))
+        if activity in WORK:
+            self._builder.add("work", block | self._work(activity, block))
+            return
+        if activity == "ranges":
+            block = {name: column[block["by"] != BY_PROFILER] for name, column in block.items()}
+        self._builder.add(OTHERS[activity], block)
+
+    def _work(self, activity: str, block: Columns) -> dict[str, Any]:
+        """Return the columns that records of work lack."""
+        kind, name = WORK[activity]
+        found: dict[str, Any] = {"kind": kind}
+        if name:
+            found["name"] = self._builder.name(name)
+        if activity == "copies":
+            found |= self._copied(block)
+        if activity == "kernels":
+            found |= {side: np.stack([block[f"{side}_{axis}"] for axis in "xyz"], axis=1) for side in ("grid", "block")}
+        return found
+
+    def _copied(self, block: Columns) -> Columns:
+        """Return the directions of copies, and the memory on the host's side of those to or from a card."""
+        direction = mapped(block["copy_kind"], lambda kind: self._directions.get(kind, CopyDirection.OTHER))
+        source, target = block["src_device"], block["dst_device"]
+        between = (source != target) & (source >= 0) & (target >= 0) & (direction == CopyDirection.D2D)
+        direction[between] = CopyDirection.PEER
+        direction[(block["src_kind"] == self._managed) | (block["dst_kind"] == self._managed)] = CopyDirection.UNIFIED
+        of_host = np.where(direction == CopyDirection.H2D, block["src_kind"], block["dst_kind"])
+        memory = mapped(of_host, lambda kind: self._memories.get(kind, CopyMemory.UNKNOWN))
+        memory[(direction != CopyDirection.H2D) & (direction != CopyDirection.D2H)] = CopyMemory.NONE
+        return {"direction": direction, "memory": memory}
+
+
+def card_of(number: int, name: object, *counts: object) -> RecordedCard:
+    """Return a card from values of a file: its memory, multiprocessors and copy engines count if they are numbers."""
+    known = (max(count, 0) if isinstance(count, int) else 0 for count in counts)
+    return RecordedCard(number, name[:100] if isinstance(name, str) else "", *known)
+
+
+# Files of other profilers: what they are, and what to record instead
+
+RECORD_NSYS = "record with: nsys profile --trace=cuda,nvtx PROGRAM; then nsys export --type sqlite FILE.nsys-rep"
+RECORD_TORCH = "of AMD's cards, traces of PyTorch's profiler are read: ProfilerActivity.CPU and ProfilerActivity.CUDA"
+NVPROF = f"is a profile of nvprof or the Visual Profiler; {RECORD_NSYS}"
+ROCPROF = f"is a file of rocprof; {RECORD_TORCH}"
+XPLANE = f"is a profile of JAX or TensorFlow (XPlane); {RECORD_NSYS}"
+# Endings of names, patterns of the content, and words for the file.
+FOREIGN = (
+    ((".nvvp", ".nvprof"), rb"\bStringTable\b", NVPROF),
+    ((".pftrace", ".rocpd"), rb'"rocprofiler-sdk-tool"|\brocpd_|\bHIP API\b', ROCPROF),
+    ((), rb'\A"?(?:Kind|Domain|Index|Name|Dispatch_ID)"?,"?(?:Agent_Id|Function|KernelName|Calls|GPU_ID)', ROCPROF),
+    ((".xplane.pb",), rb"/(?:host|device):\w", XPLANE),
+)
+ENDINGS = tuple(ending for endings, _, _ in FOREIGN for ending in endings)
+
+
+def foreign(path: str | os.PathLike[str], content: bytes) -> str:
+    """Return what a file of another profiler is, and what to record instead; "" for any other file.
+
+    ``content``: the beginning of the file, or the names of its tables or processes, one a line.
+    """
+    name = str(path).lower()
+    shown = next((words for _, pattern, words in FOREIGN if re.search(pattern, content)), "")
+    return shown or next((words for endings, _, words in FOREIGN if name.endswith(endings)), "")

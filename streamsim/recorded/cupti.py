@@ -16,8 +16,17 @@ import msgspec
 import numpy as np
 
 from streamsim.errors import InputError
-from streamsim.recorded.activities import ACTIVITIES, MANAGED, STREAM_KINDS, Activities, card_of
-from streamsim.recorded.builder import FAR, Columns, RecordingBuilder, mapped
+from streamsim.recorded.builder import (
+    ACTIVITIES,
+    FAR,
+    MANAGED,
+    STREAM_KINDS,
+    Activities,
+    Columns,
+    RecordingBuilder,
+    card_of,
+    mapped,
+)
 from streamsim.recorded.recording import NONE, Annotations, Recording
 from streamsim.text import shown
 
@@ -132,7 +141,7 @@ class _CaptureReader:
         builder = self._builder
         for card in _rows(self._joined("devices")):
             counts = (card[column] for column in ("memory_bytes", "multiprocessors", "copy_engines"))
-            builder.cards[card["id"]] = card_of(card["id"], self._name(card["name"]), counts)
+            builder.cards[card["id"]] = card_of(card["id"], self._name(card["name"]), *counts)
         self._add_streams()
         activities = Activities(builder, self._name, managed=MANAGED)
         for activity in filter(TABLES.__contains__, ACTIVITIES):

@@ -18,8 +18,7 @@ from typing import Annotated, Any
 import msgspec
 
 from streamsim.errors import InputError
-from streamsim.recorded.builder import UNKNOWN_PROCESS, RecordingBuilder
-from streamsim.recorded.foreign import foreign
+from streamsim.recorded.builder import UNKNOWN_PROCESS, RecordingBuilder, foreign
 from streamsim.recorded.recording import (
     NONE,
     SIMULATED,
@@ -86,7 +85,7 @@ class _Args(msgspec.Struct, gc=False):
     wait_on_stream: Whole = NONE
     wait_on_cuda_event_record_corr_id: Whole = NONE
     wait_on_cuda_event_id: Whole = NONE
-    name: str | None = None  # of a process or thread
+    name: str | None = None  # of a process
 
 
 class _TraceEvent(msgspec.Struct, gc=False):
@@ -242,11 +241,9 @@ class _EventReader:
         self._rows["records"].append((*self._placed(event, args.wait_on_stream), recorded, of_event))
 
     def _other(self, event: _TraceEvent) -> None:
-        if event.ph == "M" and event.args is not None and event.args.name:
-            if event.name == "process_name" and isinstance(event.pid, int):
-                self._builder.processes[event.pid] = event.args.name[:100]
-            elif event.name == "thread_name":
-                self._builder.threads[self._number(event.pid), self._number(event.tid)] = event.args.name[:100]
+        args = event.args or NO_ARGS
+        if event.ph == "M" and event.name == "process_name" and isinstance(event.pid, int) and args.name:
+            self._builder.processes[event.pid] = args.name[:100]
         elif event.ph in ("X", "B", "E") and event.cat not in SAYS_NOTHING_MORE:
             category = shown(event.cat) if event.ph == "X" else f"begun and ended apart ({event.ph})"
             self._builder.count((f"events of category {category}", "not read"))

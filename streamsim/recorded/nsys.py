@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -24,9 +24,16 @@ from numpy.typing import NDArray
 
 from streamsim.errors import InputError
 from streamsim.files import file_error
-from streamsim.recorded.activities import COPY_KINDS, STREAM_KINDS, Activities, card_of
-from streamsim.recorded.builder import Columns, RecordingBuilder, mapped
-from streamsim.recorded.foreign import foreign
+from streamsim.recorded.builder import (
+    COPY_KINDS,
+    STREAM_KINDS,
+    Activities,
+    Columns,
+    RecordingBuilder,
+    card_of,
+    foreign,
+    mapped,
+)
 from streamsim.recorded.recording import NONE, AnnotationKind, CopyDirection, CopyMemory, PageCause, PageKind, Recording
 from streamsim.recorded.unified import with_prefetches
 from streamsim.text import GZIP_MAGIC, uncapitalised
@@ -40,6 +47,8 @@ PAGE_KINDS = {11: PageKind.IN, 12: PageKind.OUT, 13: PageKind.BETWEEN_CARDS}
 MEMORIES = {0: CopyMemory.PAGEABLE, 1: CopyMemory.PINNED}  # where ENUM_CUDA_MEM_KIND does not say it
 NVTX_RANGES = (59, 60, 70, 71)  # pushed and popped, started and ended; their variants
 TEXT, NAMELESS = "text", "a range without a name"
+MOST_FACTS = 100_000  # rows that are read of a small table
+_COUNTS = ("totalMemory", "smCount", "asyncEngines")  # facts of a card
 OPEN_ENDED = ("NVTX marks, and ranges without an end", "no span of time")
 _PAGES = {"HTOD": PageKind.IN, "DTOH": PageKind.OUT, "DTOD": PageKind.BETWEEN_CARDS}
 _SUFFIXES = {"HTOD": CopyDirection.H2D, "DTOH": CopyDirection.D2H, "HTOA": CopyDirection.H2D, "ATOH": CopyDirection.D2H}
@@ -49,16 +58,15 @@ _SUFFIXES |= dict.fromkeys(("ATOA", "ATOD", "DTOA", "DTOD"), CopyDirection.D2D) 
 _PLACED = "start end deviceId streamId correlationId globalPid"
 _SHAPE = "gridX gridY gridZ blockX blockY blockZ"
 _MARK = ("correlationId globalPid", "streamId eventId eventSyncId contextId")
-_MOVED = "start end deviceId globalPid bytes copyKind"
+_KINDS = "streamId correlationId contextId srcKind dstKind srcDeviceId dstDeviceId migrationCause"  # pages lack most
 TABLES = {
-    "calls": (f"{CUPTI}RUNTIME", "start end globalTid nameId correlationId", ""),
-    "copies": (f"{CUPTI}MEMCPY", f"{_PLACED} bytes copyKind", "contextId srcKind dstKind srcDeviceId dstDeviceId"),
-    "kernels": (f"{CUPTI}KERNEL", _PLACED, f"contextId {_SHAPE} shortName demangledName"),
-    "memsets": (f"{CUPTI}MEMSET", f"{_PLACED} bytes", "contextId"),
-    # Graphs that are recorded whole, as nsys does without --cuda-graph-trace=node.
-    "graphs": (f"{CUPTI}GRAPH_TRACE", _PLACED, "contextId"),
-    "events": (f"{CUPTI}CUDA_EVENT", *_MARK),
-    "synchronizations": (f"{CUPTI}SYNCHRONIZATION", *_MARK),
+    "calls": ("RUNTIME", "start end globalTid nameId correlationId", ""),
+    "copies": ("MEMCPY", "start end deviceId globalPid bytes copyKind", _KINDS),
+    "kernels": ("KERNEL", _PLACED, f"contextId {_SHAPE} shortName demangledName"),
+    "memsets": ("MEMSET", f"{_PLACED} bytes", "contextId"),
+    "graphs": ("GRAPH_TRACE", _PLACED, "contextId"),  # whole ones, as nsys has them without --cuda-graph-trace=node
+    "events": ("CUDA_EVENT", *_MARK),
+    "synchronizations": ("SYNCHRONIZATION", *_MARK),
 }
 # Columns of the export, as the builder and the activities name them.
 _NAMES = {"start": "start_ns", "end": "end_ns", "deviceId": "device", "streamId": "stream_id"}
@@ -76,8 +84,8 @@ LONGEST_VALUE_BYTES = 1 << 20
 def read_nsys(path: str | os.PathLike[str]) -> Recording:
     """Return the recording in an SQLite export. Raises InputError of one line, which begins with ``path``."""
     with open_tables(path) as tables:
-        if not any(name in tables for name in (*META, "StringIds")):
-            other = foreign(path, "\n".join(tables).encode())
+        if not any(name in tables.columns for name in (*META, "StringIds")):
+            other = foreign(path, "\n".join(tables.columns).encode())
             what = other or f"is an SQLite file, but no export of Nsight Systems; {EXPORT_AGAIN}"
             raise InputError(f"{path}: {what}")
         builder = RecordingBuilder("Nsight Systems", str(path))
@@ -102,16 +110,14 @@ class _Export:
         """Read all tables."""
         self._read_facts()
         self._read_stream_kinds()
-        of_pages = f'coalesce("copyKind", -1) IN ({", ".join(map(str, self._page_kinds))})'
-        for activity, columns in TABLES.items():
-            where = f"NOT {of_pages}" if activity == "copies" else "true"
-            for block in self._blocks(*columns, where=where):
+        for activity, (table, *columns) in TABLES.items():
+            for block in self._blocks(f"{CUPTI}{table}", *columns):
+                if activity == "copies":
+                    moves = np.isin(block["copy_kind"], list(self._page_kinds))
+                    self._add_moves(_chosen(block, moves))
+                    block = _chosen(block, ~moves)
                 self._activities.add(activity, block)
         self._read_ranges()
-        for block in self._blocks(f"{CUPTI}MEMCPY", _MOVED, "migrationCause", where=of_pages):
-            cause = block["cause"]
-            known = np.where((cause >= 0) & (cause < len(PageCause)), cause, PageCause.UNKNOWN)
-            self._add_pages(block, mapped(block["copy_kind"], self._page_kinds.__getitem__), cause=known)
         for block in self._blocks("CUDA_UM_CPU_PAGE_FAULT_EVENTS", "start globalPid"):
             self._add_pages(block, PageKind.HOST_FAULT, end_ns=block["start_ns"])
         faults = ("CUDA_UM_GPU_PAGE_FAULT_EVENTS", "start globalPid end deviceId", "numberOfPageFaults")
@@ -133,15 +139,10 @@ class _Export:
         for number, name in tables.typed("ENUM_CUDA_MEM_KIND", id=int, name=str):
             words = {"PAGEABLE": CopyMemory.PAGEABLE, "PINNED": CopyMemory.PINNED}
             self._memories[number] = words.get(name.rpartition("_")[2], CopyMemory.UNKNOWN)
-        columns = ("id", "name", "totalMemory", "smCount", "asyncEngines", "deviceId")
-        for row in tables.rows("TARGET_INFO_GPU", *columns):
-            card = row.get("id", row.get("deviceId"))  # exports of 2020 have the latter
-            if isinstance(card, int):
-                builder.cards[card] = card_of(card, row.get("name"), map(row.get, columns[2:5]))
+        for number in ("id", "deviceId"):  # exports of 2020 have the latter
+            facts = {number: int, "name": str} | dict.fromkeys(_COUNTS, object)
+            builder.cards |= {row[0]: card_of(*row) for row in tables.typed("TARGET_INFO_GPU", **facts)}
         builder.processes |= {number: name[:100] for number, name in tables.typed("PROCESSES", pid=int, name=str)}
-        for thread, text_id in tables.typed("ThreadNames", globalTid=int, nameId=int):
-            if text := self._text(text_id):
-                builder.threads[thread >> PROCESS_BITS & ID_MASK, thread & ID_MASK] = text[:100]
 
     def _read_stream_kinds(self) -> None:
         context, kinds = {"processId": int, "contextId": int}, self._builder.stream_kinds
@@ -151,11 +152,10 @@ class _Export:
         for table, column in NULL_STREAMS:
             kinds |= dict.fromkeys(self._tables.typed(table, **context, **{column: int}), "legacy")
 
-    def _blocks(self, table: str, needed: str, others: str = "", where: str = "true") -> Iterator[dict[str, Any]]:
+    def _blocks(self, table: str, needed: str, others: str = "") -> Iterator[dict[str, Any]]:
         """Yield a table's columns as the builder and the activities name them, with their processes."""
-        lost = self._tables.without(table, needed.split(), where)
-        self._builder.count((f"rows of {table} without a needed number", "left out"), lost)
-        for block in self._tables.blocks(table, needed.split(), others.split(), where):
+        for block, lost in self._tables.blocks(table, needed.split(), others.split()):
+            self._builder.count((f"rows of {table} without a needed number", "left out"), lost)
             columns: dict[str, Any] = {_NAMES.get(name, name): column for name, column in block.items()}
             number = columns["globalTid" if "globalTid" in columns else "globalPid"]
             columns |= {"process": number >> PROCESS_BITS, "tid": number & ID_MASK}
@@ -163,6 +163,11 @@ class _Export:
             if "long" in columns:
                 columns["name"] = np.where(columns["long"] >= 0, columns["long"], columns["name"])
             yield columns
+
+    def _add_moves(self, block: Columns) -> None:
+        is_known = (block["cause"] >= 0) & (block["cause"] < len(PageCause))
+        cause = np.where(is_known, block["cause"], PageCause.UNKNOWN)
+        self._add_pages(block, mapped(block["copy_kind"], self._page_kinds.__getitem__), cause=cause)
 
     def _add_pages(self, block: Columns, kind: NDArray[np.int64] | PageKind, **more: NDArray[np.int64]) -> None:
         """Add moves or faults of unified memory's pages, which no call issued."""
@@ -175,97 +180,76 @@ class _Export:
             block["name"] = np.array([self._builder.name(name) for name in names], np.int64)
             ranges = (block["end_ns"] >= 0) & np.isin(block["eventType"], NVTX_RANGES)
             self._builder.count(OPEN_ENDED, int((~ranges).sum()))
-            block = {name: column[ranges] for name, column in block.items()}
-            self._builder.add("annotations", block | {"kind": AnnotationKind.RANGE})
+            self._builder.add("annotations", _chosen(block, ranges) | {"kind": AnnotationKind.RANGE})
+
+
+def _chosen(block: Columns, rows: NDArray[np.bool_]) -> Columns:
+    return {name: column[rows] for name, column in block.items()}
 
 
 # Tables
 
 
 class Tables:
-    """The stored tables of a file, and the stored columns of each."""
+    """The stored tables of a file, and the stored ``columns`` of each."""
 
     def __init__(self, path: str | os.PathLike[str], connection: sqlite3.Connection) -> None:
         self._path, self._connection = path, connection
-        self._columns: dict[str, frozenset[str]] = {}
+        self.columns: dict[str, frozenset[str]] = {}
         self.replaced = 0  # texts that are not UTF-8
         for name, sql in connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table'"):
             if isinstance(name, str) and isinstance(sql, str) and sql[:12].upper() == "CREATE TABLE":
                 stored = connection.execute("SELECT name FROM pragma_table_xinfo(?) WHERE hidden = 0", (name,))
-                self._columns[name] = frozenset(column for (column,) in stored)
+                self.columns[name] = frozenset(column for (column,) in stored)
 
-    def __contains__(self, name: str) -> bool:
-        return name in self._columns
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._columns)
-
-    def has(self, table: str, *columns: str) -> bool:
-        """Return True if a table has all of these columns."""
-        return self._columns.get(table, frozenset()).issuperset(columns)
-
-    def without(self, table: str, needed: Sequence[str], where: str) -> int:
-        """Return the number of rows in which a needed column is no whole number; 0 for a missing table.
-
-        Raises InputError naming the table and column if a needed column is missing.
-        """
-        if table not in self._columns:
-            return 0
-        for name in needed:
-            if not self.has(table, name):
-                raise InputError(f"{self._path}: table {table} has no column {name}; {EXPORT_AGAIN}")
-        query = f'SELECT count(*) FROM "{table}" WHERE {where} AND NOT ({_are_whole(needed)})'
-        return int(self._connection.execute(query).fetchone()[0])
-
-    def blocks(self, table: str, needed: Sequence[str], others: Sequence[str], where: str) -> Iterator[dict[str, Any]]:
-        """Yield columns of whole numbers by name, some rows at a time; nothing for a missing table.
+    def blocks(self, table: str, needed: list[str], others: list[str]) -> Iterator[tuple[dict[str, Any], int]]:
+        """Yield some rows of a table at a time as columns of whole numbers, and how many rows were left out of them.
 
         - ``needed``: columns that must be there. Rows in which one is no whole number are left out.
         - ``others``: columns that may be missing; -1 stands for a missing number. ``text`` is a column of any values.
-        - ``where``: the rows, as an expression of SQL.
+
+        A missing table has no rows. Raises InputError naming the table and column if a needed column is missing.
         """
-        if table not in self._columns:
-            return
-        chosen = [f'"{name}"' for name in needed]
-        for name in others:
-            whole = f'CASE typeof("{name}") WHEN \'integer\' THEN "{name}" ELSE {NONE} END'
-            chosen.append(str(NONE) if not self.has(table, name) else f'"{name}"' if name == TEXT else whole)
-        query = f'SELECT {", ".join(chosen)} FROM "{table}" WHERE {where} AND {_are_whole(needed)}'
-        cursor = self._connection.execute(query)
-        while rows := cursor.fetchmany(ROWS_AT_ONCE):
-            columns = zip((*needed, *others), zip(*rows, strict=True), strict=True)
-            yield {name: column if name == TEXT else np.array(column, np.int64) for name, column in columns}
+        for name in needed if table in self.columns else ():
+            if name not in self.columns[table]:
+                raise InputError(f"{self._path}: table {table} has no column {name}; {EXPORT_AGAIN}")
+        columns = (*needed, *others)
+        for rows in self._rows(table, columns, ROWS_AT_ONCE):
+            whole = [row for row in rows if all(type(value) is int for value in row[: len(needed)])]
+            values = zip(*whole, strict=True) if whole else [()] * len(columns)
+            found: dict[str, Any] = dict(zip(columns, values, strict=True))
+            for name in found.keys() - {TEXT}:
+                numbers = (value if type(value) is int else NONE for value in found[name])
+                found[name] = np.fromiter(numbers, np.int64, len(whole))
+            yield found, len(rows) - len(whole)
 
     def typed(self, table: str, **kinds: type) -> Iterator[tuple[Any, ...]]:
         """Yield rows of a small table: columns by name with their types. Rows of other types are left out."""
-        for row in self.rows(table, *kinds):
-            if all(isinstance(row.get(name), kind) for name, kind in kinds.items()):
-                yield tuple(row.values())
+        for row in next(self._rows(table, tuple(kinds), MOST_FACTS), ()):
+            if all(map(isinstance, row, kinds.values())):
+                yield row
+
+    def _rows(self, table: str, columns: tuple[str, ...], count: int) -> Iterator[list[tuple[Any, ...]]]:
+        """Yield ``count`` rows at a time; a missing column is NULL."""
+        there = self.columns.get(table, frozenset())
+        if there:
+            chosen = ", ".join(f'"{name}"' if name in there else "NULL" for name in columns)
+            cursor = self._connection.execute(f'SELECT {chosen} FROM "{table}"')
+            while rows := cursor.fetchmany(count):
+                yield rows
 
     def text_of(self, number: object) -> str:
         """Return the text of this number in StringIds, or "" if there is none."""
-        if not self.has("StringIds", "id", "value"):
+        if not self.columns.get("StringIds", frozenset()).issuperset(("id", "value")):
             return ""
         found = self._connection.execute("SELECT value FROM StringIds WHERE id = ?", (number,)).fetchone()
         return found[0] if found and isinstance(found[0], str) else ""
-
-    def rows(self, table: str, *columns: str) -> Iterator[dict[str, Any]]:
-        """Yield the rows of a small table, with those of ``columns`` that it has."""
-        there = [name for name in columns if self.has(table, name)]
-        if there:
-            chosen = ", ".join(f'"{name}"' for name in there)
-            for row in self._connection.execute(f'SELECT {chosen} FROM "{table}" LIMIT 100000'):
-                yield dict(zip(there, row, strict=True))
 
     def text(self, data: bytes) -> str:
         """Return a text with a replacement for bytes that are not UTF-8."""
         found = data.decode(errors="replace")
         self.replaced += "\ufffd" in found
         return found
-
-
-def _are_whole(columns: Sequence[str]) -> str:
-    return " AND ".join(f"typeof(\"{name}\") = 'integer'" for name in columns)
 
 
 @contextmanager

@@ -21,7 +21,6 @@ from streamsim.device import (
     link_limit,
     profile_of_card,
 )
-from streamsim.recorded.intervals import Covered, latest_before, merged
 from streamsim.recorded.recording import (
     NONE,
     CardWork,
@@ -31,6 +30,7 @@ from streamsim.recorded.recording import (
     Recording,
     WorkKind,
 )
+from streamsim.recorded.times import Covered, latest_before, merged
 
 DIRECTIONS = {"h2d": CopyDirection.H2D, "d2h": CopyDirection.D2H}
 PINNED = (CopyMemory.PINNED, CopyMemory.UNKNOWN)  # a replay takes memory that is not recorded to be pinned

@@ -14,8 +14,8 @@ from typing import BinaryIO
 
 from streamsim.errors import InputError
 from streamsim.files import file_error
+from streamsim.recorded.builder import ENDINGS, foreign
 from streamsim.recorded.cupti import FORMAT, read_captured
-from streamsim.recorded.foreign import ENDINGS, foreign
 from streamsim.recorded.kineto import read_kineto
 from streamsim.recorded.nsys import read_nsys
 from streamsim.recorded.recording import Recording

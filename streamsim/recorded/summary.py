@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from streamsim.device import Device
 from streamsim.displayed import Displayed
-from streamsim.recorded.intervals import Covered, Intervals, before_in, gaps, latest_before, length, merged
 from streamsim.recorded.recording import (
     NONE,
     CallKind,
@@ -22,6 +21,7 @@ from streamsim.recorded.recording import (
     Unread,
     WorkKind,
 )
+from streamsim.recorded.times import Covered, Intervals, before_in, gaps, latest_before, length, merged
 from streamsim.recorded.unified import first_call, groups_of, unexpected_moves
 from streamsim.text import counted, format_ratio, format_seconds, short
 

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamsim.program import RecordedTrack
-from streamsim.recorded.intervals import merged
 from streamsim.recorded.recording import (
     ISSUES,
     NONE,
@@ -25,6 +24,7 @@ from streamsim.recorded.recording import (
     Recording,
     WorkKind,
 )
+from streamsim.recorded.times import merged
 
 NOT_MODELLED = "the driver moves pages: left out; prefetches and kernels take what they took"
 PREFETCH = "prefetch of unified memory"

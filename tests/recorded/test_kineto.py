@@ -268,15 +268,12 @@ def test_numbers_that_json_lacks_and_text_that_is_not_utf_8(trace: Path) -> None
     assert unread(found) == {"text that is no JSON": 1}
 
 
-def test_names_of_threads_and_processes_steps_and_what_was_to_be_recorded(trace: Path) -> None:
-    names = [
-        {"ph": "M", "name": what, "pid": PID, "tid": TID, "ts": 0, "args": {"name": name}}
-        for what, name in (("process_name", "python"), ("thread_name", "main"))
-    ]
-    events = (*pipeline(), *names, span("user_annotation", "ProfilerStep#3", 5, 10))
+def test_names_of_processes_steps_and_what_was_to_be_recorded(trace: Path) -> None:
+    name = {"ph": "M", "name": "process_name", "pid": PID, "tid": TID, "ts": 0, "args": {"name": "python"}}
+    events = (*pipeline(), name, span("user_annotation", "ProfilerStep#3", 5, 10))
     trace.write_text(kineto(*events, record_shapes=1, with_stack=1))
     found = read_recording(trace)
-    assert (found.processes, found.threads[0].name) == (((PID, "python"),), "main")
+    assert found.processes == ((PID, "python"),)
     assert AnnotationKind.STEP in found.annotations.kind
     assert found.tool == "PyTorch profiler, with shapes and stack"
 

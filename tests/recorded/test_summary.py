@@ -23,10 +23,10 @@ from streamsim.recorded import (
     RecordingSummary,
     WorkKind,
     engines_of,
-    intervals,
     program_of,
     read_recording,
     summarise,
+    times,
 )
 from streamsim.recorded import summary as idle
 
@@ -252,9 +252,9 @@ def test_busy_overlap_and_idle_are_those_counted_tick_by_tick_and_the_reasons_ad
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 20)), max_size=12), st.integers(0, 35), st.integers(0, 9))
 def test_what_is_covered_is_what_is_counted(spans: list[tuple[int, int]], start: int, took: int) -> None:
     begin, length = (np.array([span[side] for span in spans], np.int64) for side in (0, 1))
-    first, last = intervals.merged(begin, begin + length)
+    first, last = times.merged(begin, begin + length)
     assert (first[1:] > last[:-1]).all()
-    assert intervals.length((first, last)) == len({t for a, b in spans for t in range(a, a + b)})
-    covered = intervals.Covered((first, last))
+    assert times.length((first, last)) == len({t for a, b in spans for t in range(a, a + b)})
+    covered = times.Covered((first, last))
     counted = sum(any(a <= t < a + b for a, b in spans) for t in range(start, start + took))
     assert covered.within(np.array([start]), np.array([start + took])) == counted
