@@ -5,28 +5,27 @@ Exit codes: :mod:`streamsim.errors`.
 
 import click
 
-from streamsim.cli.brief_help import MOST_COLUMNS
-from streamsim.cli.process import LazyGroup, run
+from streamsim.cli.running import MOST_COLUMNS, LazyGroup, run_app
 
 # Where each command is, as ``module:name``.
 COMMANDS = {
-    "init": "streamsim.cli.init:init_command",
+    "init": "streamsim.cli.files:init_command",
     "predict": "streamsim.cli.predict:predict_command",
     "explain": "streamsim.cli.explain:explain_command",
     "best": "streamsim.cli.best:best_command",
     "code": "streamsim.cli.code:code_command",
     "sweep": "streamsim.cli.sweep:sweep_command",
-    "devices": "streamsim.cli.devices:devices",
-    "check": "streamsim.cli.check:check_command",
+    "devices": "streamsim.cli.files:devices",
+    "check": "streamsim.cli.files:check_command",
     "whatif": "streamsim.cli.whatif:whatif_command",
     "loop": "streamsim.cli.loop:loop_command",
-    "playground": "streamsim.cli.playground:playground_command",
+    "playground": "streamsim.cli.files:playground_command",
 }
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command with ``arguments`` (default: those of the process) and return its exit code."""
-    return run(app, "streamsim", arguments)
+    return run_app(app, "streamsim", arguments)
 
 
 @click.group(

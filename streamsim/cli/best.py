@@ -12,11 +12,7 @@ from msgspec.structs import replace
 
 from streamsim.analysis import kernel_assumptions
 from streamsim.answer import best_answer
-from streamsim.cli.brief_help import BriefCommand
 from streamsim.cli.code import code_of_steps_noted
-from streamsim.cli.fail_if import Condition, fail_if_option, judged
-from streamsim.cli.given import Given
-from streamsim.cli.notes import note, noting_compilation, progress_bar
 from streamsim.cli.options import (
     OUTPUT,
     DeviceOptions,
@@ -28,8 +24,10 @@ from streamsim.cli.options import (
     picked,
     workload_options,
 )
-from streamsim.cli.printing import emit, page_asked, page_option, predicting
+from streamsim.cli.printing import Condition, emit, fail_if_option, judged, page_asked, page_option, predicting
+from streamsim.cli.running import BriefCommand, note, noting_compilation, progress_bar
 from streamsim.cli.work import (
+    Given,
     bound_layers,
     grid_fields,
     on_own_card,

@@ -7,13 +7,11 @@ from typing import Any, Final, Literal
 
 import click
 
-from streamsim.cli.brief_help import BriefCommand
-from streamsim.cli.given import Given
-from streamsim.cli.notes import note
 from streamsim.cli.options import OUTPUT, one_of, pipeline_options
 from streamsim.cli.predict import predict_command
 from streamsim.cli.printing import print_data
-from streamsim.cli.work import Issued, place_layers, read_issued
+from streamsim.cli.running import BriefCommand, note
+from streamsim.cli.work import Given, Issued, place_layers, read_issued
 from streamsim.code import (
     LANGUAGES,
     Language,

@@ -1,4 +1,4 @@
-"""Explain where the time of a pipeline or a schedule goes."""
+"""Explain where the time of a pipeline, a schedule or a recording goes."""
 
 import shlex
 from collections.abc import Sequence
@@ -10,12 +10,15 @@ import click
 from msgspec.structs import replace
 
 from streamsim.advice import Explanation, explain
-from streamsim.answer import Answer, diagnosis_answer, explanation_answer, explanations_answer
-from streamsim.cli.brief_help import BriefCommand
-from streamsim.cli.fail_if import Condition, fail_if_option, judged
-from streamsim.cli.given import NotReplayedError, part_asked, replayed
-from streamsim.cli.measured import measured_option
-from streamsim.cli.notes import note, noting_compilation
+from streamsim.answer import (
+    Answer,
+    choices_answer,
+    diagnosis_answer,
+    explanation_answer,
+    explanations_answer,
+    recording_answer,
+    replay_json,
+)
 from streamsim.cli.options import (
     FILE,
     OUTPUT,
@@ -23,21 +26,87 @@ from streamsim.cli.options import (
     DeviceOptions,
     device_options,
     format_options,
+    measured_option,
     part_options,
     picked,
     pipeline_options,
 )
-from streamsim.cli.printing import OWN_CARD, emit, page_asked, page_option, write_beside
-from streamsim.cli.recording import choices_of, not_replayed_answer, recorded_answer
-from streamsim.cli.work import ALONE, Asked, is_given, on_own_card, place_layers, programs_of, refuse, work_of
+from streamsim.cli.printing import (
+    OWN_CARD,
+    Condition,
+    emit,
+    fail_if_option,
+    judged,
+    page_asked,
+    page_option,
+    write_beside,
+)
+from streamsim.cli.running import BriefCommand, note, noting_compilation
+from streamsim.cli.work import (
+    ALONE,
+    Asked,
+    Given,
+    NotReplayedError,
+    is_given,
+    on_own_card,
+    part_asked,
+    place_layers,
+    programs_of,
+    read_part,
+    refuse,
+    replayed,
+    work_of,
+)
 from streamsim.device import within_words, write_device
 from streamsim.diagnosis import Measured, diagnose
 from streamsim.errors import OK, InputError
 from streamsim.model import simulate
 from streamsim.program import Schedule, Workload, write_schedule
+from streamsim.recorded import Replay, busiest_card, named_spans, pages_to_prefetch, summarise, verdict_of, warnings_of
 from streamsim.report import plot_remedied, save_picture
 from streamsim.text import one_line
 from streamsim.transform import LoopSource, Source
+
+
+def choices_of(path: Path | None) -> Answer:
+    """Return what --gpu, --process and --window may name of a recording."""
+    if path is None:
+        raise InputError("--list: needs a recording; give its file")
+    recording, _ = read_part(path)
+    return choices_answer(recording, named_spans(recording), path.name, {"schedule": str(path), **part_asked()})
+
+
+def not_replayed_answer(path: Path, error: NotReplayedError) -> Answer:
+    """Return what was recorded, and why it is not explained."""
+    data = {"inputs": {"schedule": str(path), **part_asked()}, "replay": None}
+    told = Answer(path.name, (one_line(f"not replayed: {error}"),), data=data)
+    return recording_answer(told, summarise(error.recording))
+
+
+def recorded_answer(given: Given, explanation: Explanation, why: Answer, is_on_another: bool) -> tuple[Answer, Replay]:
+    """Return what was recorded, what binds and how good the replay is, above ``why``, the explanation; and the replay.
+
+    Pages that move while kernels wait come first where prefetching them may save more than the changes that were made.
+
+    ``is_on_another``: True if another device than the recording's own is asked for.
+    """
+    assert given.replayed is not None
+    whole, found, without = given.replayed
+    summary, (card, _) = summarise(whole), busiest_card(whole)
+    use = next(use for use in summary.cards if use.id == card)
+    words, saved_s = pages_to_prefetch(use, found.device)
+    first, largest = explanation.first, explanation.losses[:1]
+    if saved_s > max(first.saved_s() if first else 0.0, *(loss.lost_s for loss in largest), 0.0):
+        then = [line.replace("first:", "then:", 1) for line in why.verdict] if first else []
+        why = replace(why, verdict=(f"first: {words}", *then), data={**why.data, "advice": words})
+    why = replace(
+        why,
+        verdict=(*map(one_line, verdict_of(use)), *why.verdict),
+        warnings=(*(warnings_of(found, without) if is_on_another else ()), *why.warnings),  # its own card's are noted
+        data={**why.data, "replay": {"card": card, **replay_json(found, without)}},
+    )
+    return recording_answer(why, summary, (found, without)), found
+
 
 FILES = ("plot", "trace", "remedied", "save_profile")  # options of files to write
 

@@ -8,13 +8,11 @@ from msgspec.structs import asdict, replace
 
 from streamsim.advice import advise
 from streamsim.answer import loop_answer
-from streamsim.cli.brief_help import BriefCommand
-from streamsim.cli.given import PROGRAM, check_no_part, kind_of_file, read_given
-from streamsim.cli.notes import noting_compilation
 from streamsim.cli.options import (
     COUNT,
     FILE,
     OUTPUT,
+    PROGRAM,
     SIZE,
     TIME,
     WAIT,
@@ -22,11 +20,13 @@ from streamsim.cli.options import (
     Quantity,
     device_options,
     format_options,
+    kind_of_file,
     part_options,
     picked,
 )
 from streamsim.cli.printing import emit, page_option
-from streamsim.cli.work import on_own_card
+from streamsim.cli.running import BriefCommand, noting_compilation
+from streamsim.cli.work import check_no_part, on_own_card, read_given
 from streamsim.code import training_program
 from streamsim.errors import InputError
 from streamsim.files import write_text

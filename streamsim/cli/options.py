@@ -1,6 +1,7 @@
 """Options that several commands share, and what they stand for."""
 
 from collections.abc import Callable
+from copy import copy
 from functools import partial, reduce
 from glob import escape, glob
 from pathlib import Path
@@ -12,8 +13,7 @@ from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 from streamsim.checks import MOST_CHUNKS, SHORTEST_KERNEL_S
-from streamsim.cli.given import PART, take_defaults
-from streamsim.cli.notes import note
+from streamsim.cli.running import note
 from streamsim.code import FRONT_END_OF, Language
 from streamsim.device import (
     CALLS,
@@ -30,8 +30,9 @@ from streamsim.device import (
     with_front_end,
     with_memory_limit,
 )
+from streamsim.diagnosis import Measured
 from streamsim.errors import InputError
-from streamsim.files import check_writable
+from streamsim.files import check_writable, read_bytes
 from streamsim.program import (
     HOST_MEMORIES,
     LAUNCHES,
@@ -39,17 +40,23 @@ from streamsim.program import (
     Config,
     Workload,
     parse_kernel,
+    read_plan,
 )
+from streamsim.recorded import kind_given
 from streamsim.report import picture_format
 from streamsim.text import (
+    LARGEST_TOML_BYTES,
+    kind_of,
     parse_bytes,
     parse_count,
     parse_number,
     parse_seconds,
+    shown,
 )
 
 PLAIN = Config()  # what is issued where nothing is said
-FORM, EVERYTHING = "streamsim.form", "streamsim.all"  # what a click context knows of the answer
+# What a click context knows: the form of the answer, whether all of it is asked for, and the part of a recording.
+FORM, EVERYTHING, PART = "streamsim.form", "streamsim.all", "streamsim.part"
 FORMATS, MARKDOWN_FORM = ("table", "json", "csv"), "markdown"
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -161,6 +168,54 @@ def take_ranges(command: click.Command) -> None:
             param.callback = None
             if isinstance(param, click.Option):
                 param.type, param.default = Ranges(param.type), None
+
+
+# Suffixes of files that hold a program, whatever their content.
+SUFFIXES = (".json", ".gz", ".sqlite", ".sqlite3", ".db", ".nsys-rep", ".qdrep")
+PROGRAM, LAYERS, LOOP = "program", "layers", "loop"  # kinds of files
+SEARCHED = ("chunks", "streams", "order", "buffers", "launch")  # what a search looks for itself
+
+
+def kind_of_file(path: Path) -> str:
+    """Return "program" for a schedule or a recording, else what :func:`streamsim.text.kind_of` says of the content."""
+    if path.suffix.lower() in SUFFIXES or kind_given(path):
+        return PROGRAM
+    return kind_of(read_bytes(path, LARGEST_TOML_BYTES)) if path.is_file() else ""
+
+
+def take_defaults(context: click.Context, param: click.Parameter, path: Path | None) -> Path | None:  # noqa: ARG001
+    """Make what the file says the defaults of the other options, so that an option on the command line wins.
+
+    Return the path of the work; None for layers, which have an option. Raises InputError naming the file, the name and
+    the value.
+    """
+    if path is None or context.resilient_parsing or not path.is_file():
+        return path
+    kind, known = kind_of_file(path), {option.name: option for option in context.command.params}
+    if kind == LAYERS and LAYERS in known:
+        context.default_map = {LAYERS: path}
+        return None
+    if kind not in (PROGRAM, LAYERS, LOOP):
+        searched = () if "chunks" in known else SEARCHED
+        plan = {name: value for name, value in read_plan(path).items() if name in known and name not in searched}
+        context.default_map = {name: _value(path, known[name], name, value) for name, value in plan.items()}
+    return path
+
+
+def _value(path: Path, option: click.Parameter, name: str, value: Any) -> Any:
+    """Return the value of an option, read as on the command line. Raises InputError naming the file and the name."""
+    if name == "measured" and isinstance(value, list):
+        value = ",".join(map(str, value))
+    named = copy(option)
+    named.opts = [name]  # in messages
+    try:
+        if not isinstance(value, str | int | float) or isinstance(value, bool):
+            raise InputError(f"{name} = {shown(value)}: expected one value; several are for streamsim sweep")
+        return option.type.convert(str(value), named, None)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+    except click.UsageError as error:
+        raise InputError(f"{path}: {name} = {shown(value)}: {error.message}") from None
 
 
 def complete_device(_context: click.Context, _param: click.Parameter, incomplete: str) -> "list[CompletionItem | str]":
@@ -451,3 +506,38 @@ Picked = TypeVar("Picked", bound=msgspec.Struct)
 def picked(kind: type[Picked], options: dict[str, Any]) -> Picked:
     """Return a ``kind`` of the options that it has fields for."""
     return kind(**{name: options[name] for name in kind.__struct_fields__})
+
+
+COPIES, UNCUT = "copies", "uncut"  # behind a measured time: without the kernels; all of the work as one chunk
+TIMES_FORM = (
+    "a time such as 14.5ms; 4:14.5ms over 4 streams; 9ms:copies without the kernels; 20ms:uncut as one chunk;"
+    " several with commas between"
+)
+
+
+def parse_measured(text: str, field: str) -> tuple[Measured, ...]:
+    """Return one measured time or several. Raises InputError naming ``field``."""
+    parts = text.split(",")
+    if len(parts) > 1 and any(part.strip().isdecimal() for part in parts):
+        raise InputError(f"{field} {shown(text)}: a time lacks its unit; write 16.2ms with a point, or {TIMES_FORM}")
+    return tuple(_measured(part, field) for part in parts)
+
+
+def _measured(text: str, field: str) -> Measured:
+    parts = text.strip().split(":")
+    how = parts[-1].strip().lower()
+    *streams, time = parts[:-1] if how in (COPIES, UNCUT) else parts or [""]
+    if len(streams) > 1 or not time or (streams and not streams[0].strip().isdecimal()):
+        raise InputError(f"{field} {shown(text)}: expected {TIMES_FORM}")
+    count = parse_number(streams[0], f"{field} streams") if streams else None
+    return Measured(parse_seconds(time, field, least=1e-9), count, how == COPIES, how == UNCUT)
+
+
+measured_option = click.option(
+    "--measured",
+    type=Quantity("times", parse_measured),
+    metavar="TIMES",
+    help="Say which usual mistake explains this measured time; such as 14.5ms, or of several runs"
+    " 1:14.4ms,4:14.5ms by number of streams; 9ms:copies for a run without the kernels,"
+    " 20ms:uncut for one without chunks.",
+)

@@ -1,27 +1,126 @@
-"""Answers, lines, JSON, CSV and files on standard output; pages, pictures and traces."""
+"""What commands print and write: answers, lines, JSON, CSV and files; and the conditions of ``--fail-if``.
+
+A condition such as ``speedup < 1.5`` makes a command end with exit code 1: NAME < NUMBER, or NAME > NUMBER. NAME is
+that of a number in the command's JSON, with or without its unit: ``makespan`` is ``makespan_s``. NUMBER may have a
+unit: 2ms, 8GiB, 5%. The tolerances of ``streamsim-validate compare`` are read and reported here as well.
+"""
 
 import json
 import re
 import shlex
 import sys
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
+from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 from click.core import ParameterSource
 from msgspec.structs import replace
 
 from streamsim import __version__
 from streamsim.answer import Answer, markdown_of, open_console, show, write_page
 from streamsim.cli.options import EVERYTHING, FORM, OUTPUT, PICTURE, Output, all_of
-from streamsim.cli.process import verdict
+from streamsim.cli.running import say, verdict
 from streamsim.device import Device, digest_of, known_within
-from streamsim.errors import InputError
+from streamsim.errors import FOUND, OK, InputError
 from streamsim.report import plot_gantts, save_picture, to_csv, write_traces
-from streamsim.text import as_unicode, printable
+from streamsim.text import as_unicode, format_bytes, format_seconds, parse_bytes, parse_seconds, shown
 from streamsim.timeline import Timeline
+
+CONDITION_FORM = "expected the name of a number, < or >, and a limit, such as 'speedup < 1.5' or 'makespan > 2ms'"
+_CONDITION = re.compile(r"\s*([^<>=%]*?)\s*([<>])\s*([0-9]{1,9}(?:\.[0-9]{0,9})?)\s*(%|[A-Za-z]*)\s*", re.ASCII)
+
+
+class Condition(msgspec.Struct, frozen=True):
+    """A limit of the number ``name``; below it ("<") or above it (">") a command fails.
+
+    ``limit``: in seconds or bytes if it has such a ``unit``; a percentage is a share.
+    """
+
+    text: str
+    name: str
+    sign: str
+    limit: float
+    unit: str = ""
+
+    def fails(self, value: float) -> bool:
+        """Return True if a value is on the wrong side of the limit."""
+        return value < self.limit if self.sign == "<" else value > self.limit
+
+
+def parse_condition(text: str, expected: str = CONDITION_FORM) -> Condition:
+    """Return the condition in ``"makespan > 2ms"``. Raises InputError, which says what is ``expected``."""
+    found, where = _CONDITION.fullmatch(text), f"--fail-if {shown(text)}"
+    if found is None:
+        raise InputError(f"{where}: {expected}")
+    name, sign, number, unit = found.groups()
+    if unit in ("", "%"):
+        limit = float(number) / (100 if unit else 1)
+    else:
+        limit = parse_seconds(number + unit, where) if unit.endswith("s") else parse_bytes(number + unit, where, 0)
+    return Condition(text, name, sign, limit, unit)
+
+
+fail_if_option = click.option(
+    "--fail-if",
+    callback=lambda _context, _param, texts: tuple(map(parse_condition, texts)),
+    multiple=True,
+    metavar="'NAME < LIMIT'",
+    help="End with exit code 1 if so; NAME is a number of --json: 'speedup < 1.5', 'makespan > 2ms'. Repeatable.",
+)
+
+
+def judged(conditions: Iterable[Condition], result: Mapping[str, Any]) -> int:
+    """Say which conditions hold of the numbers in a ``result``; return the command's exit code.
+
+    Raises InputError for a name that none of them has, or several.
+    """
+    figures = dict(_figures(result))
+    values = [(condition, *_figure(condition, figures)) for condition in conditions]
+    return report_failures((one.text, _shown(name, value, one)) for one, name, value in values if one.fails(value))
+
+
+def report_failures(failed: Iterable[tuple[str, str]]) -> int:
+    """Say of each condition that holds what the value is; return the command's exit code."""
+    code = OK
+    for text, value in failed:
+        say(f"failed: {text}: is {value}")
+        code = FOUND
+    return code
+
+
+def _figures(result: Mapping[str, Any], place: str = "") -> Iterator[tuple[str, float]]:
+    for name, value in result.items():
+        if isinstance(value, dict) and name != "inputs":
+            yield from _figures(value, f"{place}{name}.")
+        elif type(value) in (int, float) and name != "schema_version":
+            yield place + name, value
+
+
+def _figure(condition: Condition, figures: Mapping[str, float]) -> tuple[str, float]:
+    """Return the number that a condition names, by its whole name or by the last part of a single name."""
+    names = [condition.name, f"{condition.name}_s", f"{condition.name}_bytes"]
+    ends = [name for name in names if name in figures][:1]
+    ends = ends or [name for name in figures if name.rpartition(".")[2] in names]
+    if len(ends) == 1:
+        return ends[0], figures[ends[0]]
+    why = f"may be {', '.join(ends)}; give one of them"
+    if not ends:
+        near = get_close_matches(condition.name, figures, n=5) or list(figures)[:5]
+        why = f"names no number; there is {', '.join(near)}"
+    raise InputError(f"--fail-if {shown(condition.text)}: {shown(condition.name)} {why}")
+
+
+def _shown(name: str, value: float, condition: Condition) -> str:
+    if condition.unit == "%":
+        return f"{value:.2%}"
+    if name.endswith("_s"):
+        return format_seconds(value)
+    return format_bytes(int(value)) if name.endswith("_bytes") else f"{value:.4g}"
+
 
 # What a click context knows: the page of the answer, a program's own card, and what was noted of a recording.
 PAGE_ASKED, OWN_CARD, NOTED = (f"streamsim.{name}" for name in ("page", "card", "noted"))
@@ -113,12 +212,6 @@ def called() -> list[str]:
     """Return the program's name and the arguments with which it was called."""
     words: list[str] = click.get_current_context().find_root().obj or []
     return words
-
-
-def tell(*lines: str) -> None:
-    """Print lines for people. Control characters, which names in files may hold, are escaped."""
-    for line in lines:
-        print(printable(line))
 
 
 def print_object(value: dict[str, Any]) -> None:

@@ -19,8 +19,6 @@ from msgspec.structs import replace
 
 from streamsim.analysis import kernel_assumptions
 from streamsim.answer import longest_axes, rows_answer, sweep_answer, write_page
-from streamsim.cli.brief_help import BriefCommand
-from streamsim.cli.notes import note, noting_compilation, progress_bar
 from streamsim.cli.options import (
     FILE,
     MARKDOWN_FORM,
@@ -31,7 +29,8 @@ from streamsim.cli.options import (
     pipeline_options,
     take_ranges,
 )
-from streamsim.cli.printing import called, emit, page_asked, page_option, predicting, print_data, tell
+from streamsim.cli.printing import called, emit, page_asked, page_option, predicting, print_data
+from streamsim.cli.running import BriefCommand, note, noting_compilation, progress_bar, tell
 from streamsim.device import link_words, load_device, within_words
 from streamsim.errors import INTERRUPTED, InputError, install
 from streamsim.page import check_rows

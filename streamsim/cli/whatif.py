@@ -11,7 +11,6 @@ from msgspec.structs import replace
 from streamsim.advice import what_if
 from streamsim.analysis import kernel_assumptions
 from streamsim.answer import what_if_answer
-from streamsim.cli.brief_help import BriefCommand
 from streamsim.cli.code import code_of_issued, code_of_steps_noted
 from streamsim.cli.options import (
     CHUNKS,
@@ -26,6 +25,7 @@ from streamsim.cli.options import (
     pipeline_options,
 )
 from streamsim.cli.printing import OWN_CARD, beside_options, emit, page_option, write_beside
+from streamsim.cli.running import BriefCommand
 from streamsim.cli.work import Asked, is_given, place_layers, work_of
 from streamsim.code import LANGUAGES, Language
 from streamsim.device import MOST_CONNECTIONS, dump_device, load_device

@@ -4,6 +4,7 @@
 :func:`work_of` puts it on the device that the options name.
 """
 
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -15,25 +16,28 @@ from msgspec import to_builtins
 from msgspec.structs import replace
 
 from streamsim.analysis import Bound, check_room, kernel_assumptions, timed_alone, work_bound
-from streamsim.cli.given import LOOP, PROGRAM, Given, check_no_part, kind_of_file, part_asked, read_given
-from streamsim.cli.notes import note
 from streamsim.cli.options import (
     COUNT,
     FILE,
+    LOOP,
     OF_WORKLOADS,
+    PART,
     PLAIN,
+    PROGRAM,
     RINGS,
     SIZE,
     SIZES,
     DeviceOptions,
     Quantity,
     all_of,
+    kind_of_file,
     one_of,
     picked,
 )
 from streamsim.cli.printing import NOTED, OWN_CARD
+from streamsim.cli.running import note
 from streamsim.compiled import simulate_one_of_many
-from streamsim.device import Device
+from streamsim.device import Device, assumptions_of, parse_device
 from streamsim.errors import InputError
 from streamsim.program import (
     DIRECTIONS,
@@ -42,15 +46,34 @@ from streamsim.program import (
     Config,
     Loop,
     Offload,
+    RecordedTimes,
+    Schedule,
     Workload,
     read_layers,
     read_loop,
+    read_program,
     read_workload,
     workload_of_sizes,
+)
+from streamsim.recorded import (
+    Recording,
+    Replay,
+    Unrecorded,
+    busiest_card,
+    kind_given,
+    part_of,
+    profile_of,
+    read_recording,
+    recorded_times,
+    replay,
+    untraced_time_s,
+    warnings_of,
+    without_recording,
 )
 from streamsim.text import chosen, format_seconds, parse_buffers, parse_bytes
 from streamsim.transform import LayersSource, LoopSource, Source, Work
 
+WRITTEN_BY = "streamsim code --as schedule -o FILE writes a schedule, streamsim predict --recording FILE a recording"
 CUT = tuple(name for name in Config.__struct_fields__ if name != "memory")
 SEARCHED = ("max_chunks", "max_streams")
 ALONE = "needs a single program; give one, and one value of each option, or leave it out"
@@ -86,6 +109,93 @@ bound_layers = all_of(
     click.option("--host-memory-limit", type=SIZE, help="With --layers: most memory that may be pinned on the host."),
 )
 OF_LAYERS = ("passes", "direction", "reserve", "depth", "resident", "max_depth", "host_memory_limit")
+
+# Programs: schedules, and what a profiler recorded
+
+
+def part_asked() -> dict[str, Any]:
+    """Return the options that choose what of a recording is read, with their values; those that are given."""
+    asked: dict[str, Any] = click.get_current_context().meta.get(PART, {})
+    return asked
+
+
+def check_no_part() -> None:
+    """Raise InputError for options that choose what of a recording is read, where none is."""
+    for name in part_asked():
+        raise InputError(
+            f"--{name.replace('_', '-')}: chooses what of a recording is read; give a recording, or leave it out"
+        )
+
+
+class NotReplayedError(InputError):
+    """The reason why a ``recording`` cannot be replayed."""
+
+    def __init__(self, reason: str, recording: Recording) -> None:
+        super().__init__(reason)
+        self.recording = recording
+
+
+class Given(NamedTuple):
+    """A program in a file.
+
+    - ``recorded``: when its ops ran; ``device``: the profile of its card; both None where it has none.
+    - ``notes``: what to say of a recording before anything else; ``replayed``: the recording of all cards, and the
+      replays of the busiest one, with the cost of recording and without.
+    """
+
+    schedule: Schedule
+    recorded: RecordedTimes | None = None
+    device: Device | None = None
+    notes: tuple[str, ...] = ()
+    replayed: tuple[Recording, Replay, Unrecorded] | None = None
+
+
+def read_given(path: Path) -> Given:
+    """Read the program in a file. Raises InputError naming the file, and what to do."""
+    try:
+        os.stat(path)
+    except (OSError, ValueError) as error:
+        if isinstance(error, FileNotFoundError):  # of the others the reader says what is wrong
+            raise InputError(f"{path}: cannot read it: no such file or directory; {WRITTEN_BY}") from None
+    if kind_given(path) == "recording":
+        return replayed(path.name, *read_part(path))
+    check_no_part()
+    file = read_program(path)
+    device = parse_device(file.profile, f"{path}: profile") if file.profile else None
+    return Given(file.schedule, file.recorded, device, file.notes)
+
+
+def read_part(path: Path) -> tuple[Recording, float | None]:
+    """Return what the options choose of a recording, and the seconds of its program without a profiler if known."""
+    part, whole = part_asked(), read_recording(path)
+    is_without_first = "skip_first" in part
+    recording = part_of(whole, part.get("gpu"), part.get("process"), part.get("window"), is_without_first)
+    if "untraced_time" in part or is_without_first:
+        return recording, part.get("untraced_time")
+    card, _ = busiest_card(recording)
+    return recording, untraced_time_s(whole, part.get("window"), None if card < 0 else card)
+
+
+def replayed(name: str, recording: Recording, untraced_s: float | None, on: Device | None = None) -> Given:
+    """Return the program of the card with most work, without the cost of recording it, by the profile of its card.
+
+    ``name``: of the recording's file; ``on``: another device. Raises NotReplayedError.
+    """
+    card, others = busiest_card(recording)
+    part = part_of(recording, card) if others else recording
+    try:
+        device = profile_of(part, on)
+        found, without = replay(part, device), without_recording(part, device, untraced_s, name)
+    except InputError as error:
+        raise NotReplayedError(str(error), recording) from None
+    notes = [line for line in (assumptions_of(device), *warnings_of(found, without)) if line]
+    if others:
+        left = ", ".join(map(str, others))
+        which = f"this is card {card}; --gpu N takes another one (N: {left})"
+        notes.insert(0, f"{name}: work on {len(others) + 1} cards; {which}")
+    times = recorded_times(part, without.program)
+    return Given(without.program.schedule, times, device, tuple(notes), (recording, found, without))
+
 
 Issued = Source | LayersSource | Loop | Given
 

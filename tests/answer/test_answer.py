@@ -25,8 +25,8 @@ from streamsim.answer import (
     prediction_answer,
     show,
 )
-from streamsim.cli import given as reader
 from streamsim.cli import main, printing
+from streamsim.cli import work as reader
 from streamsim.device import Device
 from streamsim.program import Schedule
 

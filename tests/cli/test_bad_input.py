@@ -67,7 +67,6 @@ LINES = {
     "predict --h2d 4KiB --launch graph --memory pageable": "launch = 'graph': pageable copies cannot be captured",
     "predict --h2d 4KiB --device none.toml": "none.toml: cannot read it: no such file",
     "predict --h2d 4KiB --device h200:cupy --front-end pytorch": "front end = 'pytorch': h200:cupy has the calls of",
-    "explain t.json --csv": "No such option '--csv'. Did you mean '--format'? Try",
     "predict --h2d 4KiB --chunks 4 --chunks=8": "--chunks: given twice",
     "predict --h2d 4KiB --plot none/x.png": "none/x.png: there is no folder",
     "predict --h2d 4KiB --plot x.gif": "x.gif: expected a file name that ends in",

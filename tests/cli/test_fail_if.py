@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamsim.cli import main
-from streamsim.cli.fail_if import judged, parse_condition
+from streamsim.cli.printing import judged, parse_condition
 from streamsim.errors import FOUND, OK, InputError
 
 # One copy of 64 MB there takes 1 ms on the ideal device, and so does one back.

@@ -9,7 +9,7 @@ import pytest
 from stamped import figures, unstamped
 
 from streamsim.cli import main
-from streamsim.cli.init import WORKLOAD
+from streamsim.cli.files import WORKLOAD
 from streamsim.device import load_device, write_device
 from streamsim.program import PLAN
 

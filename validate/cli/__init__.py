@@ -7,8 +7,7 @@ import sys
 
 import click
 
-from streamsim.cli import process
-from streamsim.cli.brief_help import MOST_COLUMNS
+from streamsim.cli.running import MOST_COLUMNS, LazyGroup, run_app
 
 COMMANDS = {
     name: f"streamsim_validate.cli.{name}:{name}_command" for name in ("capture", "run", "tune", "calibrate", "compare")
@@ -19,11 +18,11 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command with ``arguments`` (default: the process's) and return its exit code."""
     resumable = (arguments or sys.argv[1:])[:1] in (["run"], ["tune"])
     resumes = "; the same command goes on from where it stopped" if resumable else ""
-    return process.run(app, "streamsim-validate", arguments, f"interrupted{resumes}")
+    return run_app(app, "streamsim-validate", arguments, f"interrupted{resumes}")
 
 
 @click.group(
-    cls=process.LazyGroup,
+    cls=LazyGroup,
     places=COMMANDS,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": MOST_COLUMNS},
 )

@@ -7,10 +7,8 @@ from pathlib import Path
 
 import click
 
-from streamsim.cli.brief_help import BriefCommand
-from streamsim.cli.notes import noting_compilation, steps
 from streamsim.cli.options import FILE, gpu_option
-from streamsim.cli.printing import tell
+from streamsim.cli.running import BriefCommand, noting_compilation, steps, tell
 from streamsim.device import Device, shipped_front_ends, write_device
 from streamsim.errors import InputError
 from streamsim_validate.calibrate import (

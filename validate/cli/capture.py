@@ -4,11 +4,9 @@ from pathlib import Path
 
 import click
 
-from streamsim.cli.brief_help import BriefCommand
 from streamsim.cli.explain import explain_command
-from streamsim.cli.given import PART
-from streamsim.cli.notes import note
-from streamsim.cli.options import FILE, format_options, gpu_option
+from streamsim.cli.options import FILE, PART, format_options, gpu_option
+from streamsim.cli.running import BriefCommand, note
 from streamsim.recorded import check_window, untraced_time_s
 from streamsim_validate.run import capture, parse_program
 

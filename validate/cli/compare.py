@@ -7,12 +7,9 @@ from typing import Any
 
 import click
 
-from streamsim.cli import process
-from streamsim.cli.brief_help import BriefCommand
-from streamsim.cli.fail_if import report_failures
-from streamsim.cli.notes import noting_compilation
 from streamsim.cli.options import FILE, complete_device, format_options
-from streamsim.cli.printing import emit, page_asked, page_option
+from streamsim.cli.printing import emit, page_asked, page_option, report_failures
+from streamsim.cli.running import BriefCommand, noting_compilation, verdict
 from streamsim.device import load_device
 from streamsim.errors import InputError
 from streamsim_validate.compare import (
@@ -75,7 +72,7 @@ def compare_command(
     with noting_compilation():
         comparisons = {name: compare(record, profile) for name, record in found.items()}
         verdicts = {name: [judge(one, tolerance) for tolerance in tolerances] for name, one in comparisons.items()}
-    with process.verdict():
+    with verdict():
         if len(found) > 1:
             told = [{"record": n, **_plain(one, verdicts[n], worst)} for n, one in comparisons.items()]
             emit(comparisons_answer(comparisons, worst, {"records": told}), profile)

@@ -5,10 +5,8 @@ from pathlib import Path
 
 import click
 
-from streamsim.cli.brief_help import BriefCommand
-from streamsim.cli.notes import say
 from streamsim.cli.options import FILE, gpu_option, one_of
-from streamsim.cli.printing import tell
+from streamsim.cli.running import BriefCommand, say, tell
 from streamsim.code import LANGUAGES
 from streamsim.errors import InputError
 from streamsim.program import read_schedule

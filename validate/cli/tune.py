@@ -8,8 +8,6 @@ from typing import Any, cast
 import click
 import msgspec
 
-from streamsim.cli.brief_help import BriefCommand
-from streamsim.cli.notes import note, noting_compilation, steps
 from streamsim.cli.options import (
     FILE,
     DeviceOptions,
@@ -21,6 +19,7 @@ from streamsim.cli.options import (
     workload_options,
 )
 from streamsim.cli.printing import emit
+from streamsim.cli.running import BriefCommand, note, noting_compilation, steps
 from streamsim.cli.work import grid_fields, workload_asked
 from streamsim.code import FRONT_END_OF, LANGUAGES, Language
 from streamsim.device import CALLS, Device, front_end_of

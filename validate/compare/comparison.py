@@ -22,7 +22,7 @@ from typing import Any
 import msgspec
 
 from streamsim.answer import Answer, Pictures
-from streamsim.cli.fail_if import Condition, parse_condition
+from streamsim.cli.printing import Condition, parse_condition
 from streamsim.displayed import Result, attributes
 from streamsim.errors import InputError
 from streamsim.report import Table

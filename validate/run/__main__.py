@@ -14,7 +14,7 @@ from time import sleep
 
 import msgspec
 
-from streamsim.cli.notes import say, steps
+from streamsim.cli.running import say, steps
 from streamsim.code import LANGUAGES
 from streamsim.errors import INTERRUPTED, OK, InputError
 from streamsim_validate.calibrate import Samples, measure_front_ends, measure_probes

@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from streamsim.cli.notes import say
+from streamsim.cli.running import say
 from streamsim.code import LANGUAGES, Language
 from streamsim.errors import INTERRUPTED, NO_GPU, InputError
 from streamsim.files import check_writable

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from streamsim.cli.notes import note
+from streamsim.cli.running import note
 from streamsim.errors import InputError, install
 from streamsim.files import check_writable, replacing_packed
 from streamsim.recorded import Recording, are_times, names_of, read_recording

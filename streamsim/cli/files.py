@@ -1,0 +1,234 @@
+"""Commands for files: a new workload's, device profiles, races in a schedule, and the page of the playground."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import click
+
+from streamsim.answer import Answer, findings_answer
+from streamsim.cli.options import FILE, OUTPUT, complete_device, format_options, part_options
+from streamsim.cli.printing import PAGE, emit, print_data, print_object
+from streamsim.cli.running import BriefCommand, tell
+from streamsim.cli.work import read_given
+from streamsim.device import (
+    KINDS,
+    Device,
+    device_names,
+    dump_device,
+    link_words,
+    load_device,
+    own_device_names,
+    read_device,
+)
+from streamsim.device import schema as file_schema
+from streamsim.errors import FOUND, OK, InputError
+from streamsim.files import write_text
+from streamsim.playground import MSGSPEC, PLATFORM, PYODIDE, SIMPY, playground_html, read_browser_python
+from streamsim.program import write_schedule
+from streamsim.races import check, repaired
+from streamsim.report import Table
+from streamsim.text import counted, format_bytes
+
+WORKLOAD = """\
+# What a program copies and runs, and how to cut, issue and predict it. Options on a command line win over this file.
+#     streamsim predict {name}        streamsim best {name}        streamsim sweep {name} --chunks 1..64
+
+inputs = ["64MiB"]  # arrays that are copied to the card, a chunk at a time
+outputs = ["64MiB"]  # arrays that are copied back
+kernels = ["0.57ms"]  # each over all of the work, alone on the card
+# elements = 64  # inputs and outputs are then the bytes of an element, and chunks are whole elements
+# h2d_once = ["16MiB"]  # arrays that are copied once, before the first chunk
+# d2h_once = ["4KiB"]  # arrays that are copied back once, after the last chunk
+# host_work_s = "1ms"  # what the host does before it issues each chunk
+# in_order = false  # true: chunks need each other's result, as training steps do
+
+chunks = 16
+streams = 4
+# order = "depth-first"  # or breadth-first, serial, relay, prefetch
+# buffers = 4  # device buffers that chunks use in turn
+# memory = "pinned"  # or pageable
+# launch = "live"  # or graph
+
+device = "h200"  # a name that streamsim devices lists, or a file
+# front_end = "cupy"  # what the program is written in: cupy, pytorch, cuda-c++
+# measured = "1.6ms"  # explain then says which mistake makes it take so long
+"""
+
+
+@click.command("init", cls=BriefCommand)
+@click.argument("file", metavar="[WORKLOAD.toml]", type=OUTPUT, default="workload.toml")
+@click.option("--schema", type=click.Choice(tuple(KINDS)), help="Print the JSON Schema of such a file instead.")
+def init_command(file: Path, schema: str | None) -> None:
+    """Write a workload's file with every setting explained, to edit. A file that is there stays as it is.
+
+    \b
+    Example:
+      streamsim init workload.toml
+      streamsim predict workload.toml
+      streamsim init --schema workload
+
+    Exit codes: 0 ok, 2 usage or bad input.
+    """  # noqa: D301 - click wants the backspace itself
+    if schema is not None:
+        return print_object(file_schema(schema))
+    if os.path.lexists(file):
+        raise InputError(f"{file}: is there already; give another name")
+    write_text(WORKLOAD.format(name=file.name), file)
+    return tell(f"{file}: edit it, then: streamsim predict {file}")
+
+
+@click.group("devices", invoke_without_command=True)
+@format_options
+@click.pass_context
+def devices(context: click.Context) -> None:
+    """List the shipped device profiles and your own, show one, or check a file.
+
+    A profile of your own is found by its name where its file is in ~/.config/streamsim/devices (XDG_CONFIG_HOME;
+    Application Support on macOS; AppData on Windows).
+
+    \b
+    Examples:
+      streamsim devices
+      streamsim devices show h200
+    """  # noqa: D301 - click wants the backspace itself
+    if context.invoked_subcommand is None:
+        rows = [_device_row(name, load_device(name)) for name in (*device_names(), *own_device_names())]
+        table = Table("", (tuple(map(_cells, rows)),), ("name", "memory", "description"), whole=frozenset({0, 1}))
+        links = Table("Links", (tuple((row["name"], row["link"]) for row in rows),))
+        title = counted(len(rows), "device profile")
+        emit(Answer(title, tables=(table,), more=(links,), data={"devices": rows}))
+
+
+@devices.command("show")
+@click.argument("name", shell_complete=complete_device)
+def show_device(name: str) -> None:
+    """Print a profile as TOML, ready to be edited; every number says where it comes from."""
+    print_data(dump_device(load_device(name)).encode())
+
+
+@devices.command("check")
+@click.argument("file", metavar="FILE.toml", type=FILE)
+def check_device(file: Path) -> None:
+    """Check a profile; an error names the field, its value and what was expected."""
+    device = read_device(file)
+    tell(f"{file}: ok: {device.name}, {device.description}")
+
+
+def _device_row(name: str, device: Device) -> dict[str, Any]:
+    return {
+        "name": name,
+        "description": device.description,
+        "copy_engines": device.copy_engines.count,
+        "connections": device.connections,
+        "h2d_bytes_per_s": device.h2d.bandwidth_bytes_per_s,
+        "d2h_bytes_per_s": device.d2h.bandwidth_bytes_per_s,
+        "memory_bytes": device.memory_bytes,
+        "link": link_words(device),
+    }
+
+
+def _cells(row: dict[str, Any]) -> tuple[str, ...]:
+    memory = format_bytes(row["memory_bytes"]) if row["memory_bytes"] else ""
+    return row["name"], memory, row["description"]
+
+
+@click.command("check", cls=BriefCommand)
+@click.argument("schedule", metavar="SCHEDULE.json", type=FILE)
+@format_options
+@part_options
+@click.option("--errors-only", is_flag=True, help="Leave the warnings out, of the exit code too.")
+@click.option("--fix", type=OUTPUT, help="Save the schedule with the waits that its races lack.")
+def check_command(schedule: Path, errors_only: bool, fix: Path | None) -> int:
+    """Find races in a schedule, and events and waits that do not do what they seem to.
+
+    \b
+    Errors: two ops touch the same bytes of a buffer, one of them writes, and nothing orders them.
+    Warnings: a wait for an event not recorded before; a copy to the host that the host never waits for;
+    a wait that changes nothing.
+
+    Each race comes with the wait that is missing; what only follows from it is not reported again.
+
+    \b
+    Examples:
+      streamsim check schedule.json
+      streamsim check schedule.json --errors-only --json
+      streamsim check schedule.json --fix fixed.json
+
+    Exit codes: 0 nothing found, 1 something found, 2 usage or bad input.
+    """  # noqa: D301 - click wants the backspace itself
+    program = read_given(schedule).schedule
+    findings = [finding for finding in check(program) if not errors_only or finding.severity == "error"]
+    if fix is not None:
+        write_schedule(repaired(program, findings), fix)
+    emit(findings_answer(program, findings, schedule))
+    return FOUND if findings else OK
+
+
+# npm and pip are the only programs that streamsim runs.
+NPM = ("npm", "pack", f"pyodide@{PYODIDE}", "--ignore-scripts", "--silent", "--fetch-retries=0")
+PIP = (
+    *("-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--retries=0", "--no-deps"),
+    *("--only-binary=:all:", f"--platform={PLATFORM}", "--python-version=3.14", "--implementation=cp"),
+    *(f"msgspec=={MSGSPEC}", f"simpy=={SIMPY}"),
+)
+LONGEST_S = 300.0  # of one of these commands
+
+
+@click.command("playground", cls=BriefCommand)
+@click.option("--output", "-o", type=PAGE, required=True, help="The page to write: one .html file of about 9 MB.")
+@click.option(
+    "--pyodide",
+    type=FILE,
+    metavar="FOLDER",
+    envvar="STREAMSIM_PYODIDE",
+    help="A folder that holds Pyodide's archive and the two wheels. Default: fetch them.",
+)
+def playground_command(output: Path, pyodide: Path | None) -> None:
+    """Write a page in which you drag sizes, times, chunks and streams, and see the time line change.
+
+    The page holds the model itself and a Python that runs in the browser (Pyodide). It opens from disk and needs no
+    network. To write it, npm and pip fetch Pyodide and two wheels, 7 MB in all, unless --pyodide names a folder with
+    them.
+
+    \b
+    Examples:
+      streamsim playground -o streamsim.html
+      streamsim playground -o streamsim.html --pyodide pyodide
+
+    Exit codes: 0 ok, 2 usage or bad input.
+    """  # noqa: D301 - click wants the backspace itself
+    if pyodide is not None:
+        python = read_browser_python(pyodide)
+    else:
+        with TemporaryDirectory() as folder:
+            fetch(Path(folder))
+            python = read_browser_python(Path(folder))
+    write_text(playground_html(python), output)
+
+
+def fetch(folder: Path) -> None:
+    """Fetch Pyodide and the wheels into ``folder``. Raises InputError, which says what cannot be had and why."""
+    npm = shutil.which("npm")
+    if npm is None:
+        raise _not_had("npm, which fetches Pyodide, is not installed")
+    _run("npm", (npm, *NPM[1:]), folder)
+    _run("pip", (sys.executable, *PIP), folder)
+
+
+def _run(name: str, command: tuple[str, ...], folder: Path) -> None:
+    try:
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=LONGEST_S, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise _not_had(f"{name} failed: {error}") from None
+    if done.returncode:
+        said = [line.strip() for line in done.stderr.splitlines() if "ERR" in line or "No module" in line]
+        raise _not_had(f"{name} failed: {said[0] if said else f'exit code {done.returncode}'}")
+
+
+def _not_had(reason: str) -> InputError:
+    return InputError(f"the playground needs Pyodide: {reason}; or give --pyodide FOLDER with its files")
