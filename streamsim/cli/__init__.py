@@ -19,7 +19,7 @@ COMMANDS = {
     "check": "streamsim.cli.files:check_command",
     "whatif": "streamsim.cli.whatif:whatif_command",
     "loop": "streamsim.cli.loop:loop_command",
-    "playground": "streamsim.cli.files:playground_command",
+    "playground": "streamsim.cli.playground:playground_command",
 }
 
 

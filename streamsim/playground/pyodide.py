@@ -1,7 +1,7 @@
 """Python for the browser: Pyodide and the packages that the model needs, checked and packed together.
 
 Pyodide is CPython compiled to WebAssembly. Its files and the wheels are no part of streamsim. They come from their
-package registries (:mod:`streamsim.cli.files`), each in one version whose SHA-256 is written here.
+package registries (:mod:`streamsim.cli.playground`), each in one version whose SHA-256 is written here.
 """
 
 import hashlib

@@ -24,7 +24,7 @@ from pages import TINY_PYODIDE, data_of, tiny_pyodide
 
 from streamsim.advice import explain
 from streamsim.cli import main
-from streamsim.cli.files import fetch
+from streamsim.cli.playground import fetch
 from streamsim.errors import InputError
 from streamsim.playground import (
     ARCHIVE,
