@@ -86,7 +86,7 @@ def loop_answer(found: Advice, batch: int = 0, inputs: dict[str, Any] | None = N
 
 def _loop_rows(found: Advice, batch: int) -> list[dict[str, Any]]:
     """Return what is known of a loop as it is and with each of the changes that were tried."""
-    steps = 1 if _loop_of(found.before) else len(steps_of(found.before.made.work.schedule).steps)
+    steps = 1 if _loop_of(found.before) else len(steps_of(found.before.made.work.schedule))
     return [
         {
             "title": trial.text or AS_IT_IS,

@@ -67,11 +67,10 @@ def loop_of(schedule: Schedule, device: Device, batch: int = 1) -> Loop:
 
 
 def _timed_steps(schedule: Schedule, device: Device) -> list[list[_Timed]]:
-    found, timeline = steps_of(schedule), simulate_one_of_many(schedule, device)
+    timeline = simulate_one_of_many(schedule, device)
     host = [(end - start) * S_PER_TICK for start, end in zip(timeline.issued, timeline.returned, strict=True)]
     card = [(end - start) * S_PER_TICK for start, end in zip(timeline.start, timeline.end, strict=True)]
-    timed = map(_Timed, schedule.ops[len(found.before) :], host[len(found.before) :], card[len(found.before) :])
-    return [[next(timed) for _ in step] for step in found.steps]
+    return [[_Timed(schedule.ops[i], host[i], card[i]) for i in step] for step in steps_of(schedule)]
 
 
 def _copies_in(step: Sequence[_Timed]) -> list[Copy]:

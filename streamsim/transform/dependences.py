@@ -50,39 +50,6 @@ from streamsim.transform.ops import (
     working_streams,
 )
 
-
-class StreamOrder:
-    """The order of a schedule's ops. ``i`` is the index of an op.
-
-    - ``before[i]``: the ops directly before op ``i`` in its stream or through events.
-    - ``awaited[i]``: the ops that synchronisation ``i`` waits for; none for the whole device.
-    """
-
-    def __init__(self, schedule: Schedule) -> None:
-        self._ops = schedule.ops
-        self.before: list[frozenset[int]] = []
-        self.awaited: dict[int, tuple[int, ...]] = {}
-        front, recorded = dict[int, frozenset[int]](), dict[int, frozenset[int]]()
-        nothing: frozenset[int] = frozenset()
-        for i, op in enumerate(schedule.ops):
-            before = nothing
-            if isinstance(op, Synchronize):
-                of_stream = nothing if op.stream is None else front.get(op.stream, nothing)
-                self.awaited[i] = tuple(sorted(of_stream if op.event is None else recorded.get(op.event, nothing)))
-            elif isinstance(op, RecordEvent):
-                recorded[op.event] = front.get(op.stream, nothing)
-            elif isinstance(op, WaitEvent):
-                front[op.stream] = front.get(op.stream, nothing) | recorded.get(op.event, nothing)
-            elif isinstance(op, Copy | Kernel):
-                before, front[op.stream] = front.get(op.stream, nothing), frozenset((i,))
-            self.before.append(before)
-
-    def awaits(self, i: int) -> set[int]:
-        """Return the ops of other streams that events put before op ``i``."""
-        ops = self._ops
-        return {k for k in self.before[i] if ops[k].stream != ops[i].stream}
-
-
 Versions = dict[Region, frozenset[int]]  # of what a kernel reads: the range, and the ops that wrote it
 
 
@@ -147,149 +114,6 @@ def _outputs(ops: Sequence[Op], kernels: Collection[int]) -> set[tuple[str, int,
 def are_disjoint(sets: Collection[Collection[Any]]) -> bool:
     """Return True if no two of the sets share a member."""
     return sum(map(len, sets)) == len(set().union(*sets))
-
-
-class DataFlow(StreamOrder):
-    """The data that ops hand to each other, beside their order. ``i`` is the index of an op.
-
-    - ``reads_from[i]``: the ops whose data op ``i`` reads, or may read if memory is not named.
-    - ``conflicts[i]``: the earlier ops that share, or may share, bytes that one of the two writes.
-    - ``shared[i]``: the ranges that kernel ``i`` and kernels of other chunks read, such as weights.
-    - ``chunk[i]``: the first op of its chunk. Ops that hand data to each other form a chunk.
-    - ``common``: writers of shared ranges, and copies back of what several chunks wrote; they join no chunk.
-    - ``sums``: the copies back in ``common`` that are found only by their place after all kernels.
-
-    ``is_racy``: the schedule has races; then dependences that it does not enforce are dropped. ``tables``: ranges that
-    are known to be shared.
-    """
-
-    def __init__(self, schedule: Schedule, is_racy: bool, tables: Collection[Region]) -> None:
-        super().__init__(schedule)
-        self._schedule = schedule
-        self.reads_from: list[set[int]] = []
-        self.conflicts: list[set[int]] = []
-        self._versions: list[dict[Region, frozenset[int]]] = []  # of what kernels read: the range, and who wrote it
-        self._nearest = self._find_unnamed()
-        self._find_data(is_racy)
-        self.sums = self._find_sums()
-        self.shared = shared_ranges(self._ops, self._versions, tables)
-        self.common = {k for i, regions in self.shared.items() for region in regions for k in self._versions[i][region]}
-        self.chunk = self._find_chunks()
-
-    def unknown(self, i: int) -> set[int]:
-        """Return the ops before ``i`` of which it may need data, because it or they do not name their memory.
-
-        Those are the ops back to the nearest ones without named memory, which need what is before them.
-        """
-        ops, found = self._ops, self._unnamed(i)
-        if not names_memory(ops[i]):
-            rest = set(self.before[i])
-            while rest:
-                named = {k for k in rest if names_memory(ops[k])} - found
-                found |= named
-                rest = set().union(*(self.before[k] for k in named))
-        return {k for k in found if not _starts_chunk(ops[k], ops[i])}
-
-    def _unnamed(self, i: int) -> set[int]:
-        """Return the nearest ops before ``i`` that do not name their memory, with none of them in between."""
-        return set().union(*(self._nearest[k] for k in self.before[i]))
-
-    def _find_unnamed(self) -> list[frozenset[int]]:
-        """Return for each op itself if it does not name its memory, else the nearest ops before it that do not."""
-        found: list[frozenset[int]] = []
-        for i, op in enumerate(self._ops):
-            before = {found[k] for k in self.before[i]} if names_memory(op) else {frozenset((i,))}
-            found.append(before.pop() if len(before) == 1 else frozenset().union(*before))
-        return found
-
-    def _find_data(self, is_racy: bool) -> None:
-        """Find which ops each op needs: those whose data it reads, and all with which it shares bytes."""
-        ops, before = self._ops, self.before
-        for i, touches in enumerate(earlier_ops(ops, self._schedule.buffers)):
-            unknown = self.unknown(i)
-            reads, conflicts = set(unknown), set(unknown)
-            versions = dict[Region, frozenset[int]]()
-            for region, writes, earlier in touches:
-                conflicts.update(earlier)
-                if not writes:
-                    reads.update(earlier)
-                    versions[region] = frozenset(earlier)
-            for edges in (reads, conflicts):
-                edges.discard(i)
-                if is_racy:
-                    edges -= {k for k in edges if ops[k].stream != ops[i].stream and k not in before[i]}
-            self.reads_from.append(reads)
-            self.conflicts.append(conflicts)
-            self._versions.append(versions if isinstance(ops[i], Kernel) else {})
-
-    def _find_sums(self) -> set[int]:
-        """Find copies back behind all kernels, beyond those whose data they are said to read: sums of all.
-
-        Of a sum that is too small to give each chunk an aligned piece some kernels write no byte. It is copied back at
-        once, behind all of them by events, or behind what others are copied back in its stream, or where some kernels
-        write nothing at all, or long after another copy back of what the same kernel has written.
-        """
-        ops, last, found = self._ops, last_work(self._schedule), set[int]()
-        kernels = {i for i, op in enumerate(ops) if isinstance(op, Kernel)}
-        backs = Counter(op.device.buffer for op in ops if isinstance(op, Copy) and op.direction == "d2h" and op.device)
-        early = [k for k in range(max(kernels, default=0)) if stage_of(ops[k]) == COPIES_BACK]
-        has_mute = any(isinstance(op, Kernel) and op.reads and not op.writes for op in ops)
-        for i in range(max(kernels, default=last) + 1, last + 1):
-            op = ops[i]
-            if not isinstance(op, Copy) or op.direction != "d2h" or op.bytes >= ALIGN_BYTES * len(kernels):
-                continue
-            if op.device is None or backs[op.device.buffer] > 1:
-                continue
-            awaits = self.awaits(i)
-            earlier = self.before[i] - awaits
-            follows = earlier & found or any(kernels <= _all_from(k, self.reads_from) for k in earlier)
-            is_late = any(self.reads_from[k] & self.reads_from[i] for k in early)
-            is_more = follows or has_mute or is_late or awaits - self.reads_from[i]
-            if is_more and kernels <= _all_from(i, self.before) and not kernels <= _all_from(i, self.reads_from):
-                found.add(i)
-        for i in found:
-            self.reads_from[i] |= kernels
-            self.conflicts[i] |= kernels
-        return found
-
-    def _hands_over(self, i: int) -> set[int]:
-        """Return the ops whose data ``i`` reads, except what kernels of other chunks read as well."""
-        shared = self.shared.get(i)
-        if shared is None:
-            return self.reads_from[i]
-        own = self.unknown(i).union(*(w for region, w in self._versions[i].items() if region not in shared))
-        return own & self.reads_from[i]
-
-    def _find_chunks(self) -> list[int]:
-        """Return the first op of each op's chunk: ops that hand data to each other, directly or not.
-
-        A copy back of what several chunks have written is common, unless there are more of its kind, each of others.
-        """
-        ops = range(len(self._ops))
-        chunks = _Chunks(len(ops))
-        self.common |= self.sums
-        backs = [i for i in ops if self._gathers(i)]
-        for i in sorted(set(ops).difference(backs, self.sums)):
-            chunks.join(i, self._hands_over(i))
-        alike: dict[int, list[int]] = {}  # by of how many ops they copy back what these have written
-        for i in backs:
-            alike.setdefault(len(self.reads_from[i]), []).append(i)
-        of_chunks = self._are_of_chunks(backs, chunks)
-        for some in [backs] if of_chunks else [alike[many] for many in sorted(alike)]:
-            several = [i for i in some if len(chunks.of(self._hands_over(i))) > 1]
-            self.common.update(() if self._are_of_chunks(several, chunks) else several)
-            for i in set(some) - self.common:
-                chunks.join(i, self._hands_over(i))
-        return [chunks.root(i) for i in ops]
-
-    def _are_of_chunks(self, backs: Sequence[int], chunks: _Chunks) -> bool:
-        """Return True if each of several copies back is of other chunks than the others."""
-        return len(backs) > 1 and are_disjoint([chunks.of(self._hands_over(i)) for i in backs])
-
-    def _gathers(self, i: int) -> bool:
-        """Return True if an op is a copy back of what several ops have written."""
-        is_back = stage_of(self._ops[i]) == COPIES_BACK and i not in self.sums
-        return is_back and len(self.reads_from[i]) > 1 and not self.unknown(i)
 
 
 def conflicts_in(schedule: Schedule, ops: Sequence[Op], numbers: Sequence[int]) -> list[set[int]] | None:
@@ -437,23 +261,192 @@ def _dependences(schedule: Schedule, tables: frozenset[Region]) -> Dependences:
 IN_ROUNDS = "breadth-first-in-rounds"  # of one chunk a stream
 
 
-class Dependences(DataFlow):
-    """The dependences between the ops of a schedule, beside their data, and new schedules that keep them.
+class Dependences:
+    """What the ops of a schedule need of each other, and new schedules that keep it. ``i`` is the index of an op.
 
+    - ``before[i]``: the ops directly before op ``i`` in its stream or through events.
+    - ``awaited[i]``: the ops that synchronisation ``i`` waits for; none for the whole device.
+    - ``reads_from[i]``: the ops whose data op ``i`` reads, or may read if memory is not named.
+    - ``conflicts[i]``: the earlier ops that share, or may share, bytes that one of the two writes.
+    - ``shared[i]``: the ranges that kernel ``i`` and kernels of other chunks read, such as weights.
+    - ``chunk[i]``: the first op of its chunk. Ops that hand data to each other form a chunk.
+    - ``common``: writers of shared ranges, and copies back of what several chunks wrote; they join no chunk.
+    - ``sums``: the copies back in ``common`` that are found only by their place after all kernels.
+    - ``members``: the copies and kernels of each chunk in the order of issue, without ``common``.
     - ``is_racy``: True if the schedule has races. Dependences that it does not enforce are then dropped.
     - ``last``: the last copy or kernel, or -1.
     - ``unnamed``: the ops that may use memory which they do not name.
     - ``orders``: by name, the orders of issue that keep every dependence and differ from the schedule's own.
     - ``issued``: the names of the schedule's own orders.
+
+    ``tables``: ranges that are known to be shared.
     """
 
     def __init__(self, schedule: Schedule, tables: Collection[Region] = (), racy: bool | None = None) -> None:
+        self._schedule, self._ops = schedule, schedule.ops
         self.is_racy = is_racy(schedule) if racy is None else racy
         self.last = last_work(schedule)
-        super().__init__(schedule, self.is_racy, tables)
+        self.before: list[frozenset[int]] = []
+        self.awaited: dict[int, tuple[int, ...]] = {}
+        self._find_order()
+        self.reads_from: list[set[int]] = []
+        self.conflicts: list[set[int]] = []
+        self._versions: list[dict[Region, frozenset[int]]] = []  # of what kernels read: the range, and who wrote it
+        self._nearest = self._find_unnamed()
+        self._find_data()
+        self.sums = self._find_sums()
+        self.shared = shared_ranges(self._ops, self._versions, tables)
+        self.common = {k for i, regions in self.shared.items() for region in regions for k in self._versions[i][region]}
+        self.chunk = self._find_chunks()
+        members = dict[int, list[int]]()
+        for i, op in enumerate(self._ops):
+            if is_work(op) and i not in self.common:
+                members.setdefault(self.chunk[i], []).append(i)
+        self.members = list(members.values())
         self.unnamed = _unnamed(schedule.ops, self)
         self.issued = set[str]()
         self.orders = self._find_orders()
+
+    def _find_order(self) -> None:
+        front, recorded = dict[int, frozenset[int]](), dict[int, frozenset[int]]()
+        nothing: frozenset[int] = frozenset()
+        for i, op in enumerate(self._ops):
+            before = nothing
+            if isinstance(op, Synchronize):
+                of_stream = nothing if op.stream is None else front.get(op.stream, nothing)
+                self.awaited[i] = tuple(sorted(of_stream if op.event is None else recorded.get(op.event, nothing)))
+            elif isinstance(op, RecordEvent):
+                recorded[op.event] = front.get(op.stream, nothing)
+            elif isinstance(op, WaitEvent):
+                front[op.stream] = front.get(op.stream, nothing) | recorded.get(op.event, nothing)
+            elif isinstance(op, Copy | Kernel):
+                before, front[op.stream] = front.get(op.stream, nothing), frozenset((i,))
+            self.before.append(before)
+
+    def awaits(self, i: int) -> set[int]:
+        """Return the ops of other streams that events put before op ``i``."""
+        ops = self._ops
+        return {k for k in self.before[i] if ops[k].stream != ops[i].stream}
+
+    @property
+    def edges(self) -> list[set[int]]:
+        """Return for each op those that it must come after: for its data, and through events."""
+        return [conflicts | self.awaits(i) for i, conflicts in enumerate(self.conflicts)]
+
+    def unknown(self, i: int) -> set[int]:
+        """Return the ops before ``i`` of which it may need data, because it or they do not name their memory.
+
+        Those are the ops back to the nearest ones without named memory, which need what is before them.
+        """
+        ops, found = self._ops, self._unnamed(i)
+        if not names_memory(ops[i]):
+            rest = set(self.before[i])
+            while rest:
+                named = {k for k in rest if names_memory(ops[k])} - found
+                found |= named
+                rest = set().union(*(self.before[k] for k in named))
+        return {k for k in found if not _starts_chunk(ops[k], ops[i])}
+
+    def _unnamed(self, i: int) -> set[int]:
+        """Return the nearest ops before ``i`` that do not name their memory, with none of them in between."""
+        return set().union(*(self._nearest[k] for k in self.before[i]))
+
+    def _find_unnamed(self) -> list[frozenset[int]]:
+        """Return for each op itself if it does not name its memory, else the nearest ops before it that do not."""
+        found: list[frozenset[int]] = []
+        for i, op in enumerate(self._ops):
+            before = {found[k] for k in self.before[i]} if names_memory(op) else {frozenset((i,))}
+            found.append(before.pop() if len(before) == 1 else frozenset().union(*before))
+        return found
+
+    def _find_data(self) -> None:
+        """Find which ops each op needs: those whose data it reads, and all with which it shares bytes."""
+        ops, before = self._ops, self.before
+        for i, touches in enumerate(earlier_ops(ops, self._schedule.buffers)):
+            unknown = self.unknown(i)
+            reads, conflicts = set(unknown), set(unknown)
+            versions = dict[Region, frozenset[int]]()
+            for region, writes, earlier in touches:
+                conflicts.update(earlier)
+                if not writes:
+                    reads.update(earlier)
+                    versions[region] = frozenset(earlier)
+            for edges in (reads, conflicts):
+                edges.discard(i)
+                if self.is_racy:
+                    edges -= {k for k in edges if ops[k].stream != ops[i].stream and k not in before[i]}
+            self.reads_from.append(reads)
+            self.conflicts.append(conflicts)
+            self._versions.append(versions if isinstance(ops[i], Kernel) else {})
+
+    def _find_sums(self) -> set[int]:
+        """Find copies back behind all kernels, beyond those whose data they are said to read: sums of all.
+
+        Of a sum that is too small to give each chunk an aligned piece some kernels write no byte. It is copied back at
+        once, behind all of them by events, or behind what others are copied back in its stream, or where some kernels
+        write nothing at all, or long after another copy back of what the same kernel has written.
+        """
+        ops, last, found = self._ops, last_work(self._schedule), set[int]()
+        kernels = {i for i, op in enumerate(ops) if isinstance(op, Kernel)}
+        backs = Counter(op.device.buffer for op in ops if isinstance(op, Copy) and op.direction == "d2h" and op.device)
+        early = [k for k in range(max(kernels, default=0)) if stage_of(ops[k]) == COPIES_BACK]
+        has_mute = any(isinstance(op, Kernel) and op.reads and not op.writes for op in ops)
+        for i in range(max(kernels, default=last) + 1, last + 1):
+            op = ops[i]
+            if not isinstance(op, Copy) or op.direction != "d2h" or op.bytes >= ALIGN_BYTES * len(kernels):
+                continue
+            if op.device is None or backs[op.device.buffer] > 1:
+                continue
+            awaits = self.awaits(i)
+            earlier = self.before[i] - awaits
+            follows = earlier & found or any(kernels <= _all_from(k, self.reads_from) for k in earlier)
+            is_late = any(self.reads_from[k] & self.reads_from[i] for k in early)
+            is_more = follows or has_mute or is_late or awaits - self.reads_from[i]
+            if is_more and kernels <= _all_from(i, self.before) and not kernels <= _all_from(i, self.reads_from):
+                found.add(i)
+        for i in found:
+            self.reads_from[i] |= kernels
+            self.conflicts[i] |= kernels
+        return found
+
+    def _hands_over(self, i: int) -> set[int]:
+        """Return the ops whose data ``i`` reads, except what kernels of other chunks read as well."""
+        shared = self.shared.get(i)
+        if shared is None:
+            return self.reads_from[i]
+        own = self.unknown(i).union(*(w for region, w in self._versions[i].items() if region not in shared))
+        return own & self.reads_from[i]
+
+    def _find_chunks(self) -> list[int]:
+        """Return the first op of each op's chunk: ops that hand data to each other, directly or not.
+
+        A copy back of what several chunks have written is common, unless there are more of its kind, each of others.
+        """
+        ops = range(len(self._ops))
+        chunks = _Chunks(len(ops))
+        self.common |= self.sums
+        backs = [i for i in ops if self._gathers(i)]
+        for i in sorted(set(ops).difference(backs, self.sums)):
+            chunks.join(i, self._hands_over(i))
+        alike: dict[int, list[int]] = {}  # by of how many ops they copy back what these have written
+        for i in backs:
+            alike.setdefault(len(self.reads_from[i]), []).append(i)
+        of_chunks = self._are_of_chunks(backs, chunks)
+        for some in [backs] if of_chunks else [alike[many] for many in sorted(alike)]:
+            several = [i for i in some if len(chunks.of(self._hands_over(i))) > 1]
+            self.common.update(() if self._are_of_chunks(several, chunks) else several)
+            for i in set(some) - self.common:
+                chunks.join(i, self._hands_over(i))
+        return [chunks.root(i) for i in ops]
+
+    def _are_of_chunks(self, backs: Sequence[int], chunks: _Chunks) -> bool:
+        """Return True if each of several copies back is of other chunks than the others."""
+        return len(backs) > 1 and are_disjoint([chunks.of(self._hands_over(i)) for i in backs])
+
+    def _gathers(self, i: int) -> bool:
+        """Return True if an op is a copy back of what several ops have written."""
+        is_back = stage_of(self._ops[i]) == COPIES_BACK and i not in self.sums
+        return is_back and len(self.reads_from[i]) > 1 and not self.unknown(i)
 
     @property
     def has_needless_order(self) -> bool:
@@ -492,11 +485,10 @@ class Dependences(DataFlow):
 
         ``holds``: synchronisations stay; what the host waits for stays before what it issues then.
         """
-        edges = [conflicts | self.awaits(i) for i, conflicts in enumerate(self.conflicts)]
         streams = {i: op.stream or 0 for i, op in enumerate(schedule.ops)}
         sequence = self.sequence(order, holds)
         ops = [schedule.ops[i] for i in sequence]
-        return issued(schedule, ops, sequence, streams, schedule.streams, edges, self.awaited)
+        return issued(schedule, ops, sequence, streams, schedule.streams, self.edges, self.awaited)
 
     def unordered(self, schedule: Schedule, order: str | None, holds: bool, most: int) -> Schedule:
         """Return ``schedule`` ordered by data only, as if no buffer were used twice, in at most ``most`` streams."""

@@ -172,8 +172,8 @@ def _steps(schedule: Schedule) -> list[int]:
             return needs.chunk
     except InputError:  # neither shows
         return needs.chunk
-    before, steps, after = steps_of(schedule)
-    return [0] * len(before) + [k for k, step in enumerate(steps) for _ in step] + [len(steps)] * len(after)
+    begins = [step.start for step in steps_of(schedule)]
+    return [max(0, bisect_right(begins, i) - 1) for i in range(len(schedule.ops))]
 
 
 def _with_copied(ops: Sequence[Op], steps: Sequence[int], unnamed: set[int]) -> Iterator[Op]:

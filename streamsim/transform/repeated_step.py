@@ -34,8 +34,8 @@ from streamsim.program import (
     WorkloadKernel,
 )
 from streamsim.text import format_bytes, shown
-from streamsim.transform.chunks import Recut, Steps, own_work_s, steps_of
-from streamsim.transform.dependences import is_racy
+from streamsim.transform.chunks import own_work_s, steps_of
+from streamsim.transform.dependences import dependences_of
 from streamsim.transform.ops import COPIES_BACK, COPIES_IN, Work, is_of_a_call, last_work, stage_of
 
 
@@ -49,42 +49,41 @@ class RepeatedStep(NamedTuple):
 def repeated_step(schedule: Schedule) -> RepeatedStep:
     """Read a schedule as the same step again and again. Raises InputError saying why it is not that.
 
-    Steps are those of :func:`steps_of`. They are alike when their copies have the same bytes
-    (to 16) and their kernels the same names, first copies in, then kernels, then copies back, each in one stream, and
-    over several streams in turn. Of a program that is issued stage by stage the data, or the streams, say the chunks.
+    Steps are those of :func:`steps_of`. They are alike when their copies have the same bytes (to 16) and their kernels
+    the same names, first copies in, then kernels, then copies back, each in one stream, and over several streams in
+    turn. Of a program that is issued stage by stage the data, or the streams, say the chunks.
     """
     if any(isinstance(op, WaitEvent) for op in schedule.ops):
         raise InputError("ops: streams wait for events: what its steps need of each other is not that of a pipeline")
     if any(op.thread for op in schedule.ops):
         raise InputError("ops: issued by several host threads: a pipeline has one")
-    stages = [stage_of(op) for op in schedule.ops if isinstance(op, Work)]
-    by_stage = stages == sorted(stages) and len(set(stages)) > 1 and not is_racy(schedule)
-    order: Order = "breadth-first"
-    if by_stage and (recut := Recut(schedule)).chunks > 1:  # the host's own work is shared out over the chunks
-        steps = [[op for op in ops if isinstance(op, Work)] for ops in recut.members]
-        of_chunks = {id(op) for step in steps for op in step}
-        common = [op for op in schedule.ops if isinstance(op, Work) and id(op) not in of_chunks]
+    ops, needs = schedule.ops, dependences_of(schedule)
+    stages = [stage_of(op) for op in ops if isinstance(op, Work)]
+    by_stage = stages == sorted(stages) and len(set(stages)) > 1 and not needs.is_racy
+    order: Order = "breadth-first" if by_stage and len(needs.members) > 1 else "depth-first"
+    places = needs.members if order == "breadth-first" else steps_of(schedule)
+    steps = [[op for i in some if isinstance(op := ops[i], Work)] for some in places]
+    if order == "breadth-first":  # the host's own work is shared out over the chunks
+        common = [op for i in sorted(needs.common) if isinstance(op := ops[i], Work)]
         before, after = ([op for op in common if stage_of(op) == stage] for stage in (COPIES_IN, COPIES_BACK))
-        host_work_s = own_work_s(schedule.ops[: last_work(schedule)]) / len(steps)
+        host_work_s = own_work_s(ops[: last_work(schedule)]) / len(steps)
     else:
-        order, found = "depth-first", steps_of(schedule)
-        steps = [[op for op in step if isinstance(op, Work)] for step in found.steps]
         before, after = _take_once(steps)
-        host_work_s = _host_work_s(found)
+        host_work_s = _host_work_s([own_work_s(ops[i] for i in step) for step in places])
     _check_alike(steps)
     workload = replace(_workload(schedule.name, steps, before, after), host_work_s=host_work_s)
     return RepeatedStep(workload, _config(schedule, steps, order))
 
 
-def _host_work_s(found: Steps) -> float:
+def _host_work_s(of_steps_s: Sequence[float]) -> float:
     """Seconds of the host's own work for a step, the mean over all of them.
 
     What it does before the first one may be more than that, and a recording that begins with its first call does not
     say it: that step has at least what is usual for those that have any.
     """
-    first, *others = map(own_work_s, found.steps)
+    first, *others = of_steps_s
     usual = median([work_s for work_s in others if work_s] or [first])
-    return fsum((max(first, usual), *others)) / len(found.steps)
+    return fsum((max(first, usual), *others)) / len(of_steps_s)
 
 
 def _take_once(steps: list[list[Work]]) -> tuple[list[Work], list[Work]]:
