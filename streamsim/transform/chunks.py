@@ -14,7 +14,7 @@ writes that part of its ranges. Of a range that kernels of several chunks read (
 and what writes such a range is not cut, nor is a copy back of what several chunks have written.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, pairwise
 from math import fsum, gcd
 from typing import Any
@@ -253,17 +253,30 @@ def in_chunks(schedule: Schedule, count: int, tables: frozenset[Region] = NO_TAB
         return still_ordered(schedule, made), origins
     if all(len({schedule.ops[i].stream for i in ops}) == 1 for ops in needs.members):
         streams = min(count, len(working_streams(schedule)))
-    works, images = [i for i, op in enumerate(made.ops) if is_work(op)], dict[int, list[int]]()
+    edges, chunk = _of_images(needs, made, origins)
+    return _dealt(made, Dependences(made, tables, False), streams, edges, chunk), origins
+
+
+def _of_images(needs: Dependences, made: Schedule, origins: Origins) -> tuple[list[set[int]], dict[int, Any]]:
+    """Return what ops that do others must come after; and by op its chunk, except of what all chunks have in common.
+
+    Bytes that they share say what; else what the others come after does, of one chunk piece by piece.
+    """
+    works, images = (i for i, op in enumerate(made.ops) if is_work(op)), dict[int, list[int]]()
     for i, some in zip(works, origins, strict=True):
         for origin in some:
             images.setdefault(origin, []).append(i)
-    now = Dependences(made, tables, False)
-    edges = [set(conflicts) for conflicts in now.conflicts]
-    for origin, places in images.items():  # by an event, though no data shows why
-        before = {k for one in needs.awaits(origin) - needs.conflicts[origin] for k in images[one]}
-        for i in places:
-            edges[i] |= before - {i}
-    return _dealt(made, now, streams, edges, now.chunk), origins
+    edges = conflicts_in(made, made.ops, range(len(made.ops))) or []
+    chunk = dict[int, Any]()
+    for members in needs.members:
+        chunk.update({i: (members[0], p) for origin in members for p, i in enumerate(images[origin])})
+    for origin, places in images.items():
+        beyond_bytes = needs.conflicts[origin] if origin in needs.sums else needs.unknown(origin)
+        for k in beyond_bytes | (needs.awaits(origin) - needs.conflicts[origin]):
+            in_pieces = needs.chunk[k] == needs.chunk[origin] and not needs.common & {k, origin}
+            for p, i in enumerate(places):
+                edges[i].update(images[k][p : p + 1] if in_pieces else images[k])
+    return [before - {i} for i, before in enumerate(edges)], chunk
 
 
 def _merged(schedule: Schedule, needs: Dependences, count: int) -> tuple[Schedule, Origins]:
@@ -381,13 +394,14 @@ def in_streams(schedule: Schedule, count: int) -> Schedule:
             none = [set[int]()] * len(schedule.ops)
             return still_ordered(schedule, _dealt(schedule, dependences_of(schedule), count, none, number))
     needs = _sound(schedule)
-    return _dealt(schedule, needs, count, needs.conflicts, needs.chunk)
+    chunk = {i: ops[0] for ops in needs.members for i in ops}
+    return _dealt(schedule, needs, count, needs.conflicts, chunk)
 
 
 def without_needless_waits(schedule: Schedule) -> Schedule:
     """Return the same ops in their streams, without waits that their data does not need."""
     needs = _sound(schedule)
-    return _dealt(schedule, needs, None, needs.conflicts, needs.chunk)
+    return _dealt(schedule, needs, None, needs.conflicts, {})
 
 
 def _sound(schedule: Schedule) -> Dependences:
@@ -402,7 +416,7 @@ def _dealt(
     needs: Dependences,
     streams: int | None,
     edges: Sequence[set[int]],
-    chunk: Sequence[int] | dict[int, int],
+    chunk: Mapping[int, Any],
 ) -> Schedule:
     """Return the ops with no other waits than for ``edges``, the chunks in turn in new streams; None: in their own."""
     sequence = needs.sequence(None, holds=True)
@@ -410,10 +424,10 @@ def _dealt(
     if streams is None:
         of = {i: op.stream or 0 for i, op in enumerate(schedule.ops)}
         return issued(schedule, ops, sequence, of, schedule.streams, edges, needs.awaited)
-    turns, of = dict[int, int](), dict[int, int]()
+    turns, of = dict[Any, int](), dict[int, int]()
     for i in sequence:
         if is_work(schedule.ops[i]):
-            of[i] = 1 if i in needs.common else turns.setdefault(chunk[i], 1 + len(turns) % streams)
+            of[i] = turns.setdefault(chunk[i], 1 + len(turns) % streams) if i in chunk else 1
     ops = [replace(op, stream=None, event=None) if isinstance(op, Synchronize) else op for op in ops]
     return issued(schedule, ops, sequence, of, NON_BLOCKING * max(of.values()), edges, {})
 

@@ -20,6 +20,7 @@ from strategies import d2h, devices, h2d, kernel, program, schedules
 from streamsim.advice import Values, advise, explain
 from streamsim.cli import main
 from streamsim.device import Device, load_device, with_memory_limit
+from streamsim.errors import InputError
 from streamsim.model import simulate
 from streamsim.program import (
     Buffer,
@@ -42,7 +43,17 @@ from streamsim.program import (
     serial,
     write_schedule,
 )
-from streamsim.transform import NON_BLOCKING, Dependences, Recut, Source, Work, unblocked
+from streamsim.transform import (
+    NON_BLOCKING,
+    Dependences,
+    Source,
+    Work,
+    chunk_count,
+    in_chunks,
+    in_streams,
+    unblocked,
+    with_buffers,
+)
 
 FACTORS, STREAMS = Values().factors, Values().streams
 WORKLOAD = Workload(1 << 24, (4,), (4,), (WorkloadKernel("kernel", 0.57e-3),))
@@ -152,16 +163,12 @@ def unnamed(schedule: Schedule) -> Schedule:
 @pytest.mark.parametrize("memory", ["pinned", "pageable"])
 @pytest.mark.parametrize("streams", [1, 2, 4])
 def test_a_pattern_cut_or_merged_is_the_pattern_with_other_chunks(pattern: Any, memory: Any, streams: int) -> None:
-    recut = Recut(pattern(WORKLOAD, 8, streams, memory))
-    for pieces in FACTORS:
-        made = recut.cut(pieces, streams)
-        assert made is not None
-        assert unnamed(made) == unnamed(pattern(WORKLOAD, 8 * pieces, streams, memory))
-        made = recut.merged(pieces, min(streams, 8 // pieces))
-        assert made is not None
-        assert unnamed(made) == unnamed(pattern(WORKLOAD, 8 // pieces, min(streams, 8 // pieces), memory))
+    schedule = pattern(WORKLOAD, 8, streams, memory)
+    for chunks in (n for pieces in FACTORS for n in (8 * pieces, 8 // pieces)):
+        made, _ = in_chunks(schedule, chunks)
+        assert unnamed(made) == unnamed(pattern(WORKLOAD, chunks, min(streams, chunks), memory))
     for other in STREAMS:
-        assert unnamed(recut.dealt(other)) == unnamed(pattern(WORKLOAD, 8, other, memory))
+        assert unnamed(in_streams(schedule, other)) == unnamed(pattern(WORKLOAD, 8, other, memory))
 
 
 @pytest.mark.parametrize("pattern", [depth_first, breadth_first])
@@ -172,10 +179,9 @@ def test_a_pattern_cut_or_merged_is_the_pattern_with_other_chunks(pattern: Any, 
 def test_arrays_that_are_copied_once_stay_so_however_a_pattern_is_cut(pattern: Any, once: Any, streams: int) -> None:
     """The pattern with other chunks or streams, with as many waits: some stand elsewhere, where they cost the same."""
     workload = replace(WORKLOAD, **once)
-    recut = Recut(pattern(workload, 8, streams))
-    several = [(recut.cut(2, streams), 16, streams), (recut.merged(2, streams), 4, streams), (recut.dealt(3), 8, 3)]
-    for made, chunks, over in several:
-        assert made is not None
+    schedule = pattern(workload, 8, streams)
+    several = [(in_chunks(schedule, chunks)[0], chunks, streams) for chunks in (16, 4)]
+    for made, chunks, over in (*several, (in_streams(schedule, 3), 8, 3)):
         meant, ideal = pattern(workload, chunks, over), load_device("ideal")
         assert Counter(map(type, made.ops)) == Counter(map(type, meant.ops))
         assert amounts(made) == amounts(meant)
@@ -230,7 +236,7 @@ BUFFERS_IN_TURN = ("h_in", "h_out", "d_in", "d_out")
 def test_a_copy_back_is_of_the_chunk_whose_data_it_copies(schedule: Schedule, chunks: int) -> None:
     needs = Dependences(schedule)
     assert not needs.common
-    assert Recut(schedule, needs).chunks == chunks
+    assert chunk_count(schedule) == chunks
 
 
 def test_kernels_of_one_chunk_that_read_the_same_share_no_table() -> None:
@@ -246,29 +252,22 @@ def test_kernels_of_one_chunk_that_read_the_same_share_no_table() -> None:
 
 @pytest.mark.parametrize("pieces", FACTORS)
 def test_blocking_copies_stay_blocking_unless_they_are_made_asynchronous(pieces: int) -> None:
-    recut = Recut(serial(WORKLOAD, 8))
-    finer, coarser = recut.cut(pieces, 1), recut.merged(pieces, 1)
-    assert finer is not None
-    assert coarser is not None
-    assert unnamed(finer) == unnamed(serial(WORKLOAD, 8 * pieces))
-    assert unnamed(coarser) == unnamed(serial(WORKLOAD, 8 // pieces))
-    released = Recut(unblocked(serial(WORKLOAD, 8))).cut(pieces, 4)
-    assert released is not None
+    for chunks in (8 * pieces, 8 // pieces):
+        assert unnamed(in_chunks(serial(WORKLOAD, 8), chunks)[0]) == unnamed(serial(WORKLOAD, chunks))
+    released = in_streams(in_chunks(unblocked(serial(WORKLOAD, 8)), 8 * pieces)[0], 4)
     assert unnamed(released) == unnamed(depth_first(WORKLOAD, 8 * pieces, 4))
 
 
 @pytest.mark.parametrize("name", ["ideal", "rtx3090", "h200"])
 def test_a_ring_with_more_buffers_is_a_larger_ring(name: str) -> None:
     device = load_device(name)
-    larger = Recut(ring(WORKLOAD, 8, 2, 2)).with_buffers(2)
-    assert larger is not None
+    larger = with_buffers(ring(WORKLOAD, 8, 2, 2), 2)
     assert [b.bytes for b in larger.buffers if b.memory == "device"] == [1 << 23] * 8
     assert simulate(larger, device).makespan_s == simulate(ring(WORKLOAD, 8, 4, 2), device).makespan_s
-    own = Recut(ring(WORKLOAD, 8, 2, 2)).with_buffers(None)
-    assert own is not None
-    freed = Recut(own).dealt(8)
+    freed = in_streams(with_buffers(ring(WORKLOAD, 8, 2, 2), 0), 8)
     assert simulate(freed, device).makespan_s == simulate(depth_first(WORKLOAD, 8, 8), device).makespan_s
-    assert Recut(depth_first(WORKLOAD, 8, 2)).with_buffers(None) is None  # there no buffer is used twice
+    with pytest.raises(InputError, match="no buffer is used twice"):
+        with_buffers(depth_first(WORKLOAD, 8, 2), 0)
 
 
 def test_what_every_chunk_reads_is_neither_cut_nor_given_twice() -> None:
@@ -285,12 +284,11 @@ def test_what_every_chunk_reads_is_neither_cut_nor_given_twice() -> None:
             Copy("d2h", 16, 1, Region("o", first, 16), part),
         )
     schedule = Schedule((*ops, Synchronize()), ("non-blocking",), buffers)
-    recut, terms = Recut(schedule), Terms()
+    terms = Terms()
     meant = output(schedule, terms, whole=("table",))
-    assert recut.chunks == 2
-    finer, coarser = recut.cut(2, 2), recut.merged(2, 1)
-    for made, chunks in ((finer, 4), (coarser, 1), (recut.dealt(2), 2)):
-        assert made is not None
+    assert chunk_count(schedule) == 2
+    cut = [(in_chunks(schedule, chunks)[0], chunks) for chunks in (4, 1)]
+    for made, chunks in (*cut, (in_streams(schedule, 2), 2)):
         assert [op.bytes for op in made.ops if isinstance(op, Copy)].count(8) == 1 + (chunks == 4) * 8
         assert [op.elements for op in made.ops if isinstance(op, Kernel)] == [32 // chunks] * chunks
         assert all(op.reads[0] == table for op in made.ops if isinstance(op, Kernel))
@@ -317,14 +315,15 @@ def named(at: int, after: int = 0) -> list[Op]:
     ],
 )
 def test_what_the_data_forbids_is_neither_cut_nor_merged(ops: list[Op], pieces: int) -> None:
-    recut = Recut(Schedule(tuple(ops), ("non-blocking",) * 2, (ON_HOST, ON_CARD)))
-    assert (recut.cut(pieces, 1) if pieces else recut.merged(2, 1)) is None
+    schedule = Schedule(tuple(ops), ("non-blocking",) * 2, (ON_HOST, ON_CARD))
+    with pytest.raises(InputError):
+        in_chunks(schedule, pieces or 1)
 
 
 def test_what_overwrites_bytes_waits_for_all_that_read_them_in_whatever_streams_they_come() -> None:
     out = [Copy("d2h", 8, 1, Region("host", at, 8), Region("card", 0, 8)) for at in (0, 8)]
     over = Copy("h2d", 8, 1, Region("host", 16, 8), Region("card", 0, 8))
-    dealt = Recut(Schedule((*out, over, Synchronize()), ("non-blocking",), (ON_HOST, ON_CARD))).dealt(3)
+    dealt = in_streams(Schedule((*out, over, Synchronize()), ("non-blocking",), (ON_HOST, ON_CARD)), 3)
     assert [op.stream for op in dealt.ops if isinstance(op, Copy)] == [1, 2, 3]
     assert sum(isinstance(op, WaitEvent) for op in dealt.ops) == 2
     assert not races(dealt)

@@ -68,7 +68,7 @@ REFUSED: list[tuple[Callable[[], object], str, str]] = [
     (
         lambda: what_if(TWO_STEPS, DEVICE, [change.chunks(3)], True),
         "",
-        "the 2 steps of this program cannot be made 3 chunks: give a multiple of 2",
+        "this program is 2 chunks and cannot be made 3: give a multiple of 2",
     ),
     (lambda: what_if(PAGEABLE, DEVICE, [change.graph()]), "", "blocking or pageable"),
     *((partial(interval, program(h2d(1, 10)), H200, **bad), said, "") for bad, said in ARGUMENTS),

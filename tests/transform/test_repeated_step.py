@@ -28,7 +28,7 @@ from streamsim.program import (
 )
 from streamsim.recorded import program_of
 from streamsim.rules import ticks
-from streamsim.transform import Work, graph, has_more, in_pieces, is_recorded, over_streams, repeated_step
+from streamsim.transform import Work, graph, has_more, in_pieces, in_streams, is_recorded, repeated_step
 
 BYTES = 16 * 12  # that can be cut in up to 12 pieces of whole 16 bytes
 
@@ -61,7 +61,7 @@ def test_the_pipeline_that_is_read_issues_what_the_schedule_does(
 ) -> None:
     """Steps cut and dealt out, read as a workload, cut again: the same copies and kernels in the same streams."""
     cut, _ = in_pieces(loop(steps, inputs=inputs, outputs=outputs, kernels=kernels), pieces)
-    schedule = over_streams(cut, min(streams, steps * pieces))
+    schedule = in_streams(cut, min(streams, steps * pieces))
     workload, config = repeated_step(schedule)
     assert config == Config("depth-first", steps * pieces, min(streams, steps * pieces), min(streams, steps * pieces))
     assert issued(config.schedule(workload)) == issued(schedule)
