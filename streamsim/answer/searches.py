@@ -57,7 +57,7 @@ def best_answer(
     more: list[Table | str] = [facts("", [critical_facts(best.critical_s, within), _flat(best)], within), counts]
     described, of_layers = "", tuple[str, ...]()
     if isinstance(work, Schedule):
-        described = f": {best.compared['before'].more['chunks']} chunks of a program"
+        described = f": {counted(best.compared['before'].more['chunks'], 'chunk')} of a program"
     elif isinstance(work, Layers):
         described, of_layers = f": {work.words}", tuple(work.assumed)
         more.append(f"stay on the card: {', '.join(best.simplest.config.resident) or 'none'}")

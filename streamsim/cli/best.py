@@ -10,9 +10,11 @@ import click
 import msgspec
 from msgspec.structs import replace
 
+from streamsim.advice import advise
 from streamsim.analysis import kernel_assumptions
-from streamsim.answer import best_answer
+from streamsim.answer import best_answer, loop_answer
 from streamsim.cli.code import code_of_steps_noted
+from streamsim.cli.loop import first_program
 from streamsim.cli.options import (
     OUTPUT,
     DeviceOptions,
@@ -43,7 +45,7 @@ from streamsim.errors import InputError
 from streamsim.files import write_text
 from streamsim.program import Layers, Loop, Offload, Workload
 from streamsim.search import BUDGET_OPS, MOST_DEPTH, SLOW, Best, Grid, best, best_offload, best_program, is_fast
-from streamsim.transform import LayersSource, Source, Work, changed_by
+from streamsim.transform import LayersSource, LoopSource, Source, Work, changed_by
 
 SEARCHED = {"--chunks", "--streams", "--order", "--buffers", "--launch"}  # options of predict that a search varies
 
@@ -83,8 +85,9 @@ def best_command(
     answer then says how much faster another program may be at most. --as and -o write the program to use.
 
     With --layers, best finds which layers of a model stay on the card, and over how many buffers the others are
-    streamed, within --memory-limit less --reserve. With a program whose steps repeat (a .json file that import -o
-    writes), it finds how to cut the steps, over how many streams and how far ahead to issue them.
+    streamed, within --memory-limit less --reserve. With a program whose steps repeat (a schedule or a recording), it
+    finds how to cut the steps, over how many streams and how far ahead to issue them. Of a training loop's file, it
+    says what loop says.
 
     \b
     Examples:
@@ -105,8 +108,9 @@ def best_command(
             refuse(context, ("exact", "page"), f"does not go with the program {path}; leave the option out")
             found = _program(context, issued)
         case Loop():
-            what = "is a training loop, whose best `streamsim loop` finds; expected a workload"
-            raise InputError(f"{path}: {what}")
+            not_of_loops = ("exact", "independent", "max_chunks", "max_streams", "memory")
+            refuse(context, not_of_loops, f"{path} is a training loop, whose steps are not cut; leave the option out")
+            return _loop(picked(DeviceOptions, context.params), issued, language, output, fail_if)
         case Source():
             refuse(context, ("independent",), "needs a program with steps; give a recording or a schedule")
             found = _workload(context.params, issued.workload)
@@ -116,6 +120,22 @@ def best_command(
     emit(answer, found.best.card)
     fastest = {"makespan_s": found.best.best.makespan_s, "speedup": found.best.speedup}  # of --fail-if
     return judged(fail_if, {**answer.data, **fastest})
+
+
+def _loop(
+    asked: DeviceOptions, loop: Loop, language: Language | None, output: Path | None, fail_if: tuple[Condition, ...]
+) -> int:
+    """Say what the command loop says of a training loop, and write the best one."""
+    if language not in (None, "pytorch"):
+        raise InputError(f"--as {language}: a training loop is a program of PyTorch; write it --as pytorch")
+    source = LoopSource(loop, asked.load())
+    with noting_compilation():
+        found = advise(*source.work()[:3])
+    if output is not None:
+        write_text(first_program(found, source), output)
+    answer = loop_answer(found, inputs=asked.inputs())
+    emit(answer, source.device)
+    return judged(fail_if, answer.data)
 
 
 class _Found(NamedTuple):

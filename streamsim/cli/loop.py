@@ -6,7 +6,7 @@ from typing import Any
 import click
 from msgspec.structs import asdict, replace
 
-from streamsim.advice import advise
+from streamsim.advice import Advice, advise
 from streamsim.answer import loop_answer
 from streamsim.cli.options import (
     COUNT,
@@ -88,12 +88,17 @@ def loop_command(
     with noting_compilation():
         found = advise(*case[:3])
     if output is not None:
-        changes = found.first.changes if found.first else ()
-        best = changed_by((change for change in changes if change.of_loop), LoopSource(loop, asked.load()).work())
-        assert isinstance(best.work.source, LoopSource)
-        write_text(training_program(best.work.source.loop, best.text or "as it is"), output)
+        write_text(first_program(found, LoopSource(loop, asked.load())), output)
     shown = f"{one_line(file.name)}: {_words(loop)}" if file is not None and kind_of_file(file) == PROGRAM else ""
     emit(loop_answer(found, options["batch"] or 0, asked.inputs(), shown), case.device)
+
+
+def first_program(found: Advice, source: LoopSource) -> str:
+    """Return the loop with the changes to make first, as a program in PyTorch."""
+    changes = found.first.changes if found.first else ()
+    best = changed_by((change for change in changes if change.of_loop), source.work())
+    assert isinstance(best.work.source, LoopSource)
+    return training_program(best.work.source.loop, best.text or "as it is")
 
 
 def _asked(context: click.Context, file: Path | None, said: LoopFile) -> tuple[Loop, Work, DeviceOptions]:

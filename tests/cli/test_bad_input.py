@@ -87,7 +87,7 @@ LINES = {
     "predict --layers model.toml --passes 400000": "layers, passes: 3 layers and 400000 passes are more than",
     "code --layers model.toml --as cupy": "language = 'cupy': layers are modules of PyTorch; write them --as pyt",
     "best --layers odd.toml --as pytorch -o x.py": "layer0: weight_bytes = 6: the layers of a program hold floats",
-    "best loop.toml": "loop.toml: is a training loop, whose best `streamsim loop` finds; expected a workload",
+    "best loop.toml --max-chunks 4": "--max-chunks: loop.toml is a training loop, whose steps are not cut; leave the",
     "predict loop.toml --chunks 4": "--chunks: loop.toml is a training loop, whose steps are not cut",
     "explain loop.toml --measured 1s": "--measured: says nothing of a training loop",
     "code loop.toml --as cupy": "--as cupy: a training loop is a program of PyTorch",

@@ -45,6 +45,7 @@ def test_every_command_reads_the_file_of_a_loop(tmp_path: Path, capsys: pytest.C
         return json.loads(capsys.readouterr().out)
 
     first, explained, predicted = said("loop")["first"], said("explain"), said("predict")
+    assert said("best") == said("loop")
     assert first == explained["first"]
     assert predicted["makespan_s"] == explained["makespan_s"]
     assert main(["predict", str(file), "--device", "a100,h200", "--json"]) == 0
