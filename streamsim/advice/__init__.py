@@ -5,7 +5,6 @@ alone and several together, and says which to make first. ``explain`` adds what 
 ``what_if`` a user says which changes are made. ``search.best_program`` lets the engine go on with more values.
 """
 
-from streamsim.advice.engine import WORTH, Advice, Trial, advise, loop_advice
+from streamsim.advice.engine import WORTH, Advice, Trial, WhatIf, advise, loop_advice, what_if
 from streamsim.advice.explanation import Explanation, Loss, explain
 from streamsim.advice.rows import Values
-from streamsim.advice.what_if import WhatIf, what_if

@@ -11,9 +11,10 @@ that a step makes the same calls each time.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import combinations
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import msgspec
 
@@ -21,11 +22,12 @@ from streamsim.advice.rows import Values, changes_to_try
 from streamsim.analysis import Key, lower_bound
 from streamsim.compiled import simulate_one_of_many
 from streamsim.device import Device, as_device, known_within
-from streamsim.displayed import Result
+from streamsim.displayed import Result, attributes
 from streamsim.errors import InputError
-from streamsim.program import Loop, Schedule
+from streamsim.program import FIRST_TOUCH, Copy, HostWork, Loop, Schedule, check_schedule
 from streamsim.races import check, repaired
-from streamsim.text import format_ratio, format_seconds, format_share, short
+from streamsim.text import format_bytes, format_ratio, format_seconds, format_share, short
+from streamsim.timeline import Timeline
 from streamsim.transform import (
     SAME_CALLS,
     TO_BE_SAID,
@@ -34,8 +36,10 @@ from streamsim.transform import (
     LoopSource,
     Origin,
     Work,
+    changed,
     changed_by,
     dependences_of,
+    has_pageable,
     in_making_order,
 )
 
@@ -48,7 +52,7 @@ LEAST_MORE = 0.01  # of the time: one change more must gain it, and one that doe
 SHAPES = {("--chunks",), ("--streams",)}  # that are tried in pairs, too
 SEEDS = 8  # changes of which pairs are made
 BUDGET_OPS = 60_000  # simulated, of programs with several changes
-MANY = 100  # programs simulated of one schedule, or about
+MANY, FEW = 100, 10  # programs simulated of one schedule to advise, or with the changes that are asked for; about
 USUAL = Values()
 AND_WAITS = "add the waits that its races lack"
 
@@ -198,13 +202,6 @@ def _fastest(trials: Iterable[Trial]) -> Trial | None:
     return min(trials, key=lambda trial: (trial.takes_s, len(trial.changes)), default=None)
 
 
-def case_of(schedule: Schedule, device: Device, source: Origin | None = None) -> Work:
-    """Return the program to change: that of ``schedule``, with the waits that its races lack."""
-    if not dependences_of(schedule).is_racy:
-        return Work(schedule, device, source)
-    return Work(repaired(schedule, check(schedule)), device, source)
-
-
 def advise(
     schedule: Schedule,
     device: Device,
@@ -219,7 +216,7 @@ def advise(
     - ``independent``: True if the steps are said to need nothing of each other, and can be cut.
     - ``values``: the values that are tried of each change; ``budget_ops``: ops to simulate with several changes.
     """
-    tries = Tries(schedule, device, source, independent, budget_ops)
+    tries = Tries(Work(schedule, device, source), independent, budget_ops)
     alone = tuple(tries.alone(values))
     together = tuple(tries.together(alone, values))
     return Advice(tries.before, alone, together, device.name, known_within(device))
@@ -237,48 +234,55 @@ def loop_advice(loop: Loop, device: Device | str | Path) -> Advice:
 class Tries:
     """Makes changes of one program and simulates them, each list of changes once."""
 
-    def __init__(
-        self, schedule: Schedule, device: Device, source: Origin | None, independent: bool, budget_ops: int
-    ) -> None:
-        self._first, self._independent = case_of(schedule, device, source), independent
-        self._is_mended = self._first.schedule is not schedule
-        unchanged = Work(schedule, device, source)
-        self.before = Trial(Changed(unchanged), (), self._takes_s(unchanged), 1.0)
+    def __init__(self, unchanged: Work, independent: bool = False, budget_ops: int = 0, many: int = MANY) -> None:
+        self._independent, self._many = independent, many
+        self.first = unchanged  # the program to change: with the waits that its races lack
+        self.is_mended = dependences_of(unchanged.schedule).is_racy
+        if self.is_mended:
+            self.first = unchanged._replace(schedule=repaired(unchanged.schedule, check(unchanged.schedule)))
+        self.timeline = simulate_one_of_many(*unchanged[:2], many=many)
+        self.before = Trial(Changed(unchanged), (), unchanged.seconds_of(self.timeline), 1.0)
+        self._chains: dict[tuple[str, ...], Changed | None] = {(): Changed(self.first)}  # by options
         self._made: dict[tuple[str, ...], Trial | None] = {}
         self._left_ops = budget_ops
         self._open: dict[tuple[str, ...], bool] = {}  # kinds tried alone: True if one can be made and is not strong
-
-    def _takes_s(self, case: Work) -> float:
-        return case.seconds_of(simulate_one_of_many(*case[:2], many=MANY))
 
     def of(self, changes: tuple[Change, ...], against: Key | None = None) -> Trial | None:
         """Return the program with ``changes``, which stand in the order of making; None if they cannot be made.
 
         None, too, if they change nothing, or if the card has no room for the changed program.
         """
-        key = tuple(change.option for change in changes)
+        key = _options(changes)
         if key not in self._made:
-            self._made[key] = self._try(changes, against)
+            made = self._changed(changes)
+            is_of_use = made and made.options and made.work.device.has_room(made.work.schedule.device_bytes)
+            self._made[key] = self.simulated(made, changes, against)[0] if made and is_of_use else None
         return self._made[key]
 
-    def _try(self, changes: tuple[Change, ...], against: Key | None) -> Trial | None:
-        try:
-            made = changed_by(changes, self._first)
-        except InputError:
-            return None
-        case = made.work
-        if not made.options or not case.device.has_room(case.schedule.device_bytes):
-            return None
+    def _changed(self, changes: tuple[Change, ...]) -> Changed | None:
+        """Return the changed program; lists that begin alike share what their first changes make."""
+        key = _options(changes)
+        if key not in self._chains:
+            was, self._chains[key] = self._changed(changes[:-1]), None
+            with suppress(InputError):
+                self._chains[key] = was and changed(changes[-1], was)
+        return self._chains[key]
+
+    def simulated(
+        self, made: Changed, changes: tuple[Change, ...], against: Key | None = None
+    ) -> tuple[Trial, Timeline]:
+        """Return what ``changes``, which are ``made``, come to, and the time line."""
         if self._independent:
             made = made._replace(assumes=tuple(some for some in made.assumes if some not in TO_BE_SAID))
-        if self._is_mended:
-            made = made._replace(words=(*made.words, AND_WAITS))
-        takes_s = self._takes_s(case)
-        return Trial(made, changes, takes_s, self.before.takes_s / takes_s if takes_s else 1.0, against)
+        if self.is_mended:
+            made = made._replace(words=(*made.words, AND_WAITS), options=(*made.options, ""))
+        timeline = simulate_one_of_many(*made.work[:2], many=self._many)
+        takes_s = made.work.seconds_of(timeline)
+        return Trial(made, changes, takes_s, self.before.takes_s / takes_s if takes_s else 1.0, against), timeline
 
     def alone(self, values: Values) -> Iterator[Trial]:
         """Yield each change by itself, the easiest first."""
-        for key, changes in changes_to_try(self._first, values, self._independent):
+        for key, changes in changes_to_try(self.first, values, self._independent):
             trial, kinds = self.of(changes, key), _kinds(changes)
             self._open[kinds] = self._open.get(kinds, False) or (trial is not None and not trial.is_strong)
             if trial is not None and trial.against == key:
@@ -359,5 +363,116 @@ def _best_of_each_kind(trials: Iterable[Trial]) -> Iterator[Trial]:
     yield from best.values()
 
 
+def _options(changes: Iterable[Change]) -> tuple[str, ...]:
+    return tuple(change.option for change in changes)
+
+
 def _kinds(changes: Iterable[Change]) -> tuple[str, ...]:
     return tuple(change.kind for change in changes)
+
+
+# Changes that are asked for
+
+
+class WhatIf(Result, msgspec.Struct, frozen=True):
+    """What changes bring.
+
+    - ``before``: the program without them; ``alone``: with each that can be made by itself; ``together``: with all.
+    - ``notes``: what they cost beside.
+    - ``as_it_is``, ``timeline``: the time lines without them and with all.
+    """
+
+    schema_version: ClassVar[int] = 2  # 2: chunks are those of the whole program, not of each step
+    before: Trial
+    alone: tuple[Trial, ...]
+    together: Trial
+    notes: tuple[str, ...]
+    timeline: Timeline
+    as_it_is: Timeline
+
+    @property
+    def work(self) -> Work:
+        """The program with all changes, on its device."""
+        return self.together.made.work
+
+    def __repr__(self) -> str:
+        before, after = (format_seconds(one.takes_s, self.known_within) for one in (self.before, self.together))
+        return short(f"WhatIf({self.together.change}: {before} -> {after})")
+
+    @property
+    def known_within(self) -> float:
+        """The relative error of the times if a profile's latencies are assumed: 0.10 is 10 %; else 0."""
+        return max(self.as_it_is.known_within, self.timeline.known_within)
+
+    def _json(self) -> dict[str, Any]:
+        device, made = self.as_it_is.device, self.together.made
+        return {
+            "device": device and device.name,
+            "first": self.together.to_json(),
+            "before": _json(self.before),
+            "alone": list(map(_json, self.alone)),
+            "together": _json(self.together),
+            "words": made.words,
+            "assumed": made.assumes,
+            "notes": self.notes,
+        }
+
+
+def _json(trial: Trial) -> dict[str, Any]:
+    return {"makespan_s": trial.takes_s, **attributes(trial, "change", "gain", "binds")}
+
+
+def what_if(
+    schedule: Schedule,
+    device: Device | str | Path,
+    changes: Sequence[Change],
+    independent: bool = False,
+    source: Origin | None = None,
+) -> WhatIf:
+    """Simulate ``schedule`` on ``device``, with each of ``changes`` alone and with all of them, in their order.
+
+    ``device``: a Device, or the name or file of one. ``independent``: its steps need nothing of each other and can be
+    cut, whatever the schedule shows. ``source``: what the schedule was made from, if known: then a change is another
+    configuration of the same work. A change that can be made only beside another one has no row of its own. Raises
+    InputError if the changes cannot be made together, and NoRoomError if they need more memory than the card has.
+    """
+    if not changes:
+        raise InputError("changes = (): nothing to change; give at least one")
+    check_schedule("schedule", schedule)
+    unchanged = Work(schedule, as_device(device), source)
+    tries = Tries(unchanged, many=FEW)
+
+    def simulated(some: Sequence[Change], independent: bool) -> tuple[Trial, Timeline]:
+        made = changed_by(some, tries.first, independent)
+        if unchanged.device.has_room(schedule.device_bytes):
+            made.work.device.check_room(made.work.schedule.device_bytes, "leave out the change that needs it")
+        return tries.simulated(made, tuple(some))
+
+    together, timeline = simulated(changes, independent)
+    alone = [together] if len(changes) == 1 else []
+    for change in changes if len(changes) > 1 else ():
+        with suppress(InputError):  # another one makes it possible
+            alone.append(simulated([change], True)[0])
+    notes = tuple(_notes(unchanged, together.made.work.schedule))
+    return WhatIf(tries.before, tuple(alone), together, notes, timeline, tries.timeline)
+
+
+def _notes(before: Work, after: Schedule) -> Iterator[str]:
+    """Yield what pinned memory costs beside."""
+    schedule, device, *_ = before
+    if has_pageable(schedule) and not has_pageable(after):
+        copies = [op for op in schedule.ops if isinstance(op, Copy) and op.uses_host(schedule.pageable_names)]
+        links = {"h2d": device.h2d, "d2h": device.d2h}
+        staging_s = sum(op.bytes / links[op.direction].pageable_bandwidth_bytes_per_s for op in copies)
+        n_bytes, staging = sum(op.bytes for op in copies), format_seconds(staging_s, known_within(device))
+        yield (
+            "pinned memory is expensive to allocate: allocate it once, before the loop; if the data comes from"
+            f" elsewhere, the copy of its {format_bytes(n_bytes)} into pinned buffers takes the host about {staging}"
+            " each time"
+        )
+        touched_s = sum(op.duration_s for op in after.ops if isinstance(op, HostWork) and op.name == FIRST_TOUCH)
+        if touched_s:
+            yield (
+                f"the first touch of host memory is left in: {format_seconds(touched_s)} of page faults, which pinned"
+                " memory pays once, when it is allocated"
+            )

@@ -26,6 +26,7 @@ from streamsim.transform.changes import (
     TO_BE_SAID,
     Change,
     Changed,
+    changed,
     changed_by,
     chunks,
     drop_sync,

@@ -111,15 +111,11 @@ def test_what_chooses_a_part_of_a_recording_needs_one(
     assert capsys.readouterr().err.endswith(f"{said}\n")
 
 
-def test_what_is_assumed_of_a_card_is_said_and_pinning_on_it_is_a_range(
-    trace: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_assumed_of_a_card_is_said(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Pageable copies tell nothing of pinned ones, whose rate is assumed for the card's link."""
     events = json.loads(trace.read_text())["traceEvents"]
     for event in events:
         event["name"] = event["name"].replace("Pinned", "Pageable")
     trace.write_text(kineto(*events, deviceProperties=[CARD]))
     assert main(["whatif", str(trace), "--pin"]) == 0
-    out, err = capsys.readouterr()
-    assert "nobody measured its pinned copies" in err
-    assert "with half of that or a quarter more it takes" in " ".join(out.split())
+    assert "nobody measured its pinned copies" in capsys.readouterr().err
