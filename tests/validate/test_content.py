@@ -2,7 +2,6 @@
 
 import ctypes
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamsim.program import (
-    Buffer,
     Copy,
     Kernel,
     Region,
@@ -180,23 +178,6 @@ def test_the_stand_in_takes_what_is_predicted() -> None:
 # Whole schedules
 
 
-def test_a_schedule_worked_by_hand() -> None:
-    """8 bytes up, the second 4 of them copied down: h is data, back holds its second half and the host's poison."""
-    schedule = Schedule(
-        (
-            Copy("h2d", 8, 1, Region("h", 0, 8), Region("d", 0, 8)),
-            Copy("d2h", 4, 1, Region("back", 2, 4), Region("d", 4, 4)),
-        ),
-        ("non-blocking",),
-        (Buffer("h", 8, "pinned"), Buffer("back", 8, "pinned"), Buffer("d", 8, "device")),
-    )
-    ((key, output),) = run_reference(schedule).items()
-    poison = [HOST_POISON] * 2
-    assert key == Key("pinned", "back")
-    assert output.bytes.tolist() == [*poison, *data("h", 8)[4:].tolist(), *poison]
-    assert not output.tolerance.any()
-
-
 def test_the_tolerance_follows_the_data() -> None:
     """Twice sincos in a row may be off twice as far; a ring's slot that is filled anew starts anew."""
     once, twice = (
@@ -209,13 +190,3 @@ def test_the_tolerance_follows_the_data() -> None:
     assert twice == once  # both kernels of a chunk read the input and write the output
     in_place = run_reference(ring(Workload(100, (4,), (), (WorkloadKernel("sincos", parameter=4),) * 2), 10, 2))
     assert {output.tolerance.max() for output in in_place.values()} == {2 * once}
-
-
-def test_kernels_of_ones_own_come_from_cuda_source(tmp_path: Path) -> None:
-    path = tmp_path / "mine.cu"
-    path.write_text(
-        'extern "C" __global__ void one(const Arrays a) {}\n__global__ void not_me() {}\n'
-        'extern "C" __global__ void __launch_bounds__(256) two(const Arrays a) {}\n'
-    )
-    assert kernels.load_kernels(str(path)) == ["one", "two"]
-    assert find_kernel(Kernel(1, "two", 4)).source == path.read_text()
