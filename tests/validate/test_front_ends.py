@@ -65,17 +65,17 @@ class Emulated:
         self._cold.discard(call)
         return self._costs.after_wait if was_cold else 0.0
 
-    def copy_in(self, _: int) -> None:
-        self._call("in", self._costs.copy + self._cold_s("copy"))
+    def copy_in(self, _: int, way: str = "in") -> None:
+        self._call(way, self._costs.copy + self._cold_s("copy"))
 
-    def copy_out(self, _: int) -> None:
-        self._call("out", self._costs.copy + self._cold_s("copy"))
+    def copy_out(self, turn: int) -> None:
+        self.copy_in(turn, "out")
 
-    def kernel(self, _: int) -> None:
-        self._call("kernel", self._costs.kernel + self._cold_s("kernel"))
+    def kernel(self, _: int, more_s: float = 0.0) -> None:
+        self._call("kernel", self._costs.kernel + self._cold_s("kernel") + more_s)
 
-    def other(self, _: int) -> None:
-        self._call("kernel", self._costs.kernel + self._cold_s("kernel") + self._costs.first_launch)
+    def other(self, turn: int) -> None:
+        self.kernel(turn, self._costs.first_launch)
 
     def linear(self, _: int) -> None:
         if not self._costs.linear:
@@ -133,21 +133,18 @@ def test_a_host_that_was_slowed_for_most_of_the_rounds_is_calibrated_as_it_is(
 
 
 @examples(20)
-@given(st.builds(Costs, *[st.floats(1e-6, 1e-4)] * 6, *[st.just(0.0)] * 2, *[st.floats(0, 1e-4)] * 2))
-def test_what_the_first_calls_behind_a_wait_take_longer_is_found_again(costs: Costs) -> None:
-    """But for the part of it in the loops, a 40th a turn, which their calls come to cost more."""
-    found = fit_front_end(rounds_of(costs), SOURCE)
-    assert found.after_wait_s == pytest.approx(costs.after_wait, rel=0.1, abs=1e-12)
-    assert found.first_launch_s == pytest.approx(costs.first_launch, rel=1e-6, abs=1e-12)
-
-
-@examples(20)
-@given(st.builds(Costs, *[st.floats(1e-6, 1e-5)] * 7, st.floats(0, 1e-6), *[st.just(0.0)] * 2))
-def test_what_a_call_behind_another_kind_takes_longer_is_found_again(costs: Costs) -> None:
-    """But for a 40th: the first call of each loop is behind one of another kind in rounds of a single kind, too."""
-    found = fit_front_end(rounds_of(costs), SOURCE)
-    assert found.turn_s == pytest.approx(costs.turn, rel=0.1, abs=1e-12)
-    assert [getattr(found, name) for name in TIMES[:7]] == pytest.approx(list(costs)[:7], abs=costs.turn / 10 + 1e-12)
+@given(
+    st.builds(Costs, *[st.floats(1e-6, 1e-5)] * 7, st.floats(0, 1e-6), *[st.just(0.0)] * 2),
+    st.builds(Costs, *[st.floats(1e-6, 1e-4)] * 6, *[st.just(0.0)] * 2, *[st.floats(0, 1e-4)] * 2),
+)
+def test_what_a_call_behind_another_kind_or_a_wait_takes_longer_is_found_again(turns: Costs, waits: Costs) -> None:
+    """But for a 40th: of the first call of each loop, which is behind one of another kind, and behind a wait."""
+    found = fit_front_end(rounds_of(turns), SOURCE)
+    assert found.turn_s == pytest.approx(turns.turn, rel=0.1, abs=1e-12)
+    assert [getattr(found, name) for name in TIMES[:7]] == pytest.approx(list(turns)[:7], abs=turns.turn / 10 + 1e-12)
+    found = fit_front_end(rounds_of(waits), SOURCE)
+    assert found.after_wait_s == pytest.approx(waits.after_wait, rel=0.1, abs=1e-12)
+    assert found.first_launch_s == pytest.approx(waits.first_launch, rel=1e-6, abs=1e-12)
 
 
 def test_compiled_programs_enter_nothing() -> None:
@@ -163,18 +160,13 @@ def test_compiled_programs_enter_nothing() -> None:
     assert fit_front_end(slower, SOURCE).enter_s > 0
 
 
-@pytest.mark.parametrize("damage", ["missing", "empty", "no time"])
-def test_rounds_that_are_no_calibration_are_refused(damage: str) -> None:
-    rounds = rounds_of(Costs(1e-5, 1e-5, 1e-6, 1e-6, 1e-6, 1e-5))
-    if damage == "missing":
+@pytest.mark.parametrize("iko", [None, (), (0.0,)], ids=("missing", "empty", "no time"))
+def test_rounds_that_are_no_calibration_are_refused(iko: tuple[float, ...] | None) -> None:
+    rounds = rounds_of(Costs(1e-5, 1e-5, 1e-6, 1e-6, 1e-6, 1e-5)) | ({} if iko is None else {"iko": iko})
+    if iko is None:
         del rounds["iko"]
-    else:
-        rounds["iko"] = () if damage == "empty" else (0.0,)
     with pytest.raises(InputError, match="calibrate again"):
         fit_front_end(rounds, SOURCE)
-
-
-# What is called
 
 
 # Least squares without negative numbers, held to what makes a solution the best one, and to every other one.
