@@ -32,7 +32,6 @@ from streamsim.device.tables import (
     DIRECTIONS,
     EFFECTS,
     TIMES,
-    Field,
     FrontEnd,
     KernelCost,
     ProfileTable,
@@ -49,8 +48,7 @@ replace = msgspec.structs.replace
 Value = float | str
 
 BOTH = "link"  # the name that stands for both directions
-_MEMORY = ("memory", "memory_bytes", "memory_limit", "memory-limit", "device_memory", "device.memory", "vram")
-ELSEWHERE = {"connections": "--connections", **dict.fromkeys(_MEMORY, "--memory-limit")}  # these have their own option
+ELSEWHERE = {"connections": "--connections", "memory_bytes": "--memory-limit"}  # these have their own option
 
 
 # Names
@@ -58,9 +56,13 @@ ELSEWHERE = {"connections": "--connections", **dict.fromkeys(_MEMORY, "--memory-
 
 def names(device: Device) -> dict[str, Value]:
     """Return every number and rule of the profile that can be changed, by dotted name (``link.`` has H2D's values)."""
-    found = {name: getattr(table, field.name) for name, table, field in declared(device)}
-    found |= {f"{BOTH}.{field}": value for field, value in msgspec.structs.asdict(device.h2d).items()}
-    return {name: value for name, value in found.items() if isinstance(value, int | float | str)}
+    tables = {**tables_of(device), BOTH: device.h2d}
+    fields = (
+        (f"{name}.{field}", getattr(table, field))
+        for name, table in tables.items()
+        for field in table.__struct_fields__
+    )
+    return {name: value for name, value in fields if isinstance(value, int | float | str)}
 
 
 def full_name(device: Device, name: str) -> str:
@@ -90,9 +92,7 @@ def targets_of(device: Device, given: Iterable[str]) -> dict[str, str]:
         table, _, field = full.partition(".")
         for target in [f"{direction}.{field}" for direction in DIRECTIONS] if table == BOTH else [full]:
             if target in found:
-                other = full_name(device, found[target])
-                both = "" if full == other else f", by {other} and {full}"
-                raise InputError(f"{target}: set twice{both}; keep one")
+                raise InputError(f"{target}: set twice; keep one")
             found[target] = name
     return found
 
@@ -175,29 +175,20 @@ def _followers(device: Device, given: Mapping[str, Any]) -> dict[str, float]:
     """Return the new values of the numbers tied to those given, and to each other, by full name."""
     found: dict[str, float] = {}
     for name, table, field in declared(device):
-        if name not in given and (field.spec.at_least or field.spec.at_most):
-            part = name.partition(".")[0]
-            moved = {key.removeprefix(f"{part}."): value for key, value in {**given, **found}.items()}
-            value = _followed(field, table, moved)
-            if value is not None:
-                found[name] = value
+        spec, part, before = field.spec, name.partition(".")[0], msgspec.structs.asdict(table)
+        ties = {tie: f"{part}.{tie}" for tie in (*spec.at_least, *spec.at_most)}
+        moved = {tie: {**given, **found}[full] for tie, full in ties.items() if full in given or full in found}
+        if name in given or not moved:
+            continue
+        value = before[field.name]
+        if spec.at_most and not spec.gives_way:
+            value = min(new * (value / before[tie]) for tie, new in moved.items())
+        elif not spec.gives_way:
+            value += max(new - before[tie] for tie, new in moved.items())
+        value = float(field.tied({**before, **moved, field.name: value}))
+        if not spec.gives_way or value != before[field.name]:
+            found[name] = value
     return found
-
-
-def _followed(field: Field, table: ProfileTable, moved: Mapping[str, Any]) -> float | None:
-    """Return the new value of a field if other fields of its table have ``moved``; None: it stays."""
-    spec, before = field.spec, msgspec.structs.asdict(table)
-    value, ties = before[field.name], [name for name in (*spec.at_least, *spec.at_most) if name in moved]
-    if not ties:
-        return None
-    if spec.gives_way:
-        found = value
-    elif spec.at_most:
-        found = min(moved[name] * (value / before[name]) for name in ties)
-    else:
-        found = value + max(moved[name] - before[name] for name in ties)
-    found = float(field.tied({**before, **moved, field.name: found}))
-    return None if spec.gives_way and found == value else found
 
 
 def with_memory_limit(device: Device, limit: int | None) -> Device:

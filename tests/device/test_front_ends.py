@@ -58,14 +58,9 @@ def calls_of(schedule: Schedule, device: Device | None = None) -> list[int]:
 # A copy takes 2, a launch 3, entering a stream 5. Chunk by chunk the program enters once a chunk, whether that goes to
 # another stream or begins a chunk in the same one; stage by stage every op goes to another stream, or is for another
 # chunk in the same one.
+@pytest.mark.parametrize("streams", [1, 2])
 @pytest.mark.parametrize(
-    ("order", "streams", "expected"),
-    [
-        ("depth-first", 2, [7, 3, 2, 7, 3, 2]),
-        ("depth-first", 1, [7, 3, 2, 7, 3, 2]),
-        ("breadth-first", 2, [7, 7, 8, 8, 7, 7]),
-        ("breadth-first", 1, [7, 7, 8, 8, 7, 7]),
-    ],
+    ("order", "expected"), [("depth-first", [7, 3, 2, 7, 3, 2]), ("breadth-first", [7, 7, 8, 8, 7, 7])]
 )
 def test_a_program_enters_a_stream_where_it_turns_to_it(order: Order, streams: int, expected: list[int]) -> None:
     assert calls_of(Config(order, 2, streams).schedule(WORKLOAD)) == expected
@@ -130,9 +125,6 @@ def written(front_end: str) -> Workload:
     return Workload(1 << 18, (4,), (4,), (WorkloadKernel(duration_s=20e-6),), front_end=front_end)
 
 
-GRID = Grid((1, 2, 4, 8), (1, 2))
-
-
 def test_a_workloads_front_end_is_that_of_a_device_of_that_name() -> None:
     """Four copies of 10 us and two kernels of 7 are more than the card needs for 2 MiB: the host bounds two chunks."""
     configs = [Config(chunks=2, streams=2), Config(chunks=8, streams=2)]
@@ -140,13 +132,13 @@ def test_a_workloads_front_end_is_that_of_a_device_of_that_name() -> None:
         found = evaluate(written(front_end), configs, "h200")
         assert found == evaluate(written(""), configs, f"h200:{front_end}")
         assert found != evaluate(written(""), configs, "h200")
-        assert best(written(front_end), "h200", GRID) == best(written(""), f"h200:{front_end}", GRID)
 
 
 def test_a_device_that_has_a_front_end_keeps_it() -> None:
-    configs = GRID.configs(WORKLOAD)
+    grid = Grid((1, 2, 4, 8), (1, 2))
+    configs = grid.configs(WORKLOAD)
     assert evaluate(written("pytorch"), configs, "h200:cupy") == evaluate(written(""), configs, "h200:cupy")
-    assert best(written("pytorch"), "h200:cupy", GRID).device == "h200:cupy"
+    assert best(written("pytorch"), "h200:cupy", grid) == best(written(""), "h200:cupy", grid)
     assert evaluate(written("calls"), configs, "h200") == evaluate(written(""), configs, "h200")
     assert written_in(WITH_LIBRARY, "") is WITH_LIBRARY
     assert front_end_of(WITH_LIBRARY) == "calls"
@@ -157,8 +149,6 @@ def test_a_device_that_has_a_front_end_keeps_it() -> None:
 def test_a_sweep_is_of_the_workloads_front_end_unless_it_has_an_axis_of_them() -> None:
     rows = list(sweep(written("cupy"), ["h200", "h100:pytorch"], chunks=[2, 4]))
     assert [row["device"] for row in rows] == ["h200:cupy"] * 2 + ["h100:pytorch"] * 2
-    plain = list(sweep(written(""), ["h200:cupy", "h100:pytorch"], chunks=[2, 4]))
-    assert [row["makespan_s"] for row in rows] == [row["makespan_s"] for row in plain]
     asked = list(sweep(written("cupy"), "h200", chunks=4, front_end=["calls", "pytorch"]))
     assert [row["device"] for row in asked] == ["h200", "h200:pytorch"]
     assert [row["makespan_s"] for row in asked] == [

@@ -1,79 +1,153 @@
-"""A profile with numbers changed: names, what follows what, and one line for whatever is wrong."""
+"""A profile with numbers changed: what its fields declare, names, what follows what, effects off, faster, means."""
 
 import json
-from pathlib import Path
+from operator import attrgetter
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import LATENCIES, SLOWER
+from strategies import COST, LATENCIES, SLOWER, devices, make_device
 
 from streamsim.cli import main
 from streamsim.device import (
+    EFFECTS,
+    Device,
+    Field,
+    SameAs,
     changed,
     current,
     device_names,
+    faster,
+    fields_of,
     full_name,
     link_words,
     load_device,
+    mean_of,
+    multiplied,
     names,
+    number_names,
+    tables_of,
     with_memory_limit,
+    with_values,
+    without,
 )
 from streamsim.errors import InputError
 from streamsim.model import simulate
 from streamsim.program import Workload, WorkloadKernel, depth_first, ring
 
 H200, A100 = load_device("h200"), load_device("a100")
-PIPELINE = ["--h2d", "1MiB", "--kernel", "20us", "--d2h", "1MiB"]
+DECLARED: list[tuple[str, Field]] = [
+    (name, field) for name, table in tables_of(make_device()).items() for field in fields_of(type(table))
+]
+IDS = [f"{name}.{field.name}" for name, field in DECLARED]
+TIMES = [f"{name}.{field.name}" for name, field in DECLARED if field.is_number and field.unit == "_s"]
 
 
-# Names
+# The declarations
 
 
-@pytest.mark.parametrize(
-    ("short", "full"),
-    [
-        ("h2d.bandwidth", "h2d.bandwidth_bytes_per_s"),
-        ("H2D.Bandwidth", "h2d.bandwidth_bytes_per_s"),
-        ("d2h.duplex_latency", "d2h.duplex_latency_s"),
-        ("h2d.in_flight", "h2d.in_flight_bytes"),
-        ("host.copy", "host.copy_s"),
-        ("link.pageable_bandwidth", "link.pageable_bandwidth_bytes_per_s"),
-        ("copy_engines.count", "copy_engines.count"),
-        ("compute.arbitration", "compute.arbitration"),
-    ],
-)
-def test_a_name_without_its_unit_is_as_good(short: str, full: str) -> None:
-    assert full_name(H200, short) == full
-    assert current(H200, short) == names(H200)[full]
+@pytest.mark.parametrize(("table", "field"), DECLARED, ids=IDS)
+def test_a_field_is_declared_by_fields_of_its_own_table_and_known_effects(table: str, field: Field) -> None:
+    names = [other.name for name, other in DECLARED if name == table]
+    spec = field.spec
+    assert {*spec.at_least, *spec.at_most} <= set(names[: names.index(field.name)])  # declared before it
+    assert spec.off.keys() <= EFFECTS.keys()
+    assert {value.field for value in spec.off.values() if isinstance(value, SameAs)} <= set(names)
+    assert spec.drawn_with in ("", *names)
+    assert spec.sped_up_with in ("", "link", "kernel", "launch")
+    assert not (spec.at_least and spec.at_most)
 
 
-def test_no_two_names_are_the_same_without_their_units() -> None:
+def test_every_effect_has_a_field() -> None:
+    assert {effect for _, field in DECLARED for effect in field.spec.off} == EFFECTS.keys()
+
+
+# Switched off, set, faster, and the mean of two
+
+
+@given(devices(), st.sampled_from(sorted(EFFECTS)))
+def test_without_all_effects_nothing_takes_time_but_bytes_and_kernels_and_each_goes_once(
+    device: Device, effect: str
+) -> None:
+    bare, once = without(device, *EFFECTS), without(device, effect)
+    assert without(once, effect) == once
+    assert {attrgetter(name)(bare) for name in TIMES} == {0.0}
+    for link in (bare.h2d, bare.d2h):
+        assert link.duplex_bandwidth_bytes_per_s == link.crowded_bandwidth_bytes_per_s == link.bandwidth_bytes_per_s
+    assert bare.compute.kernels == device.compute.kernels
+
+
+def test_without_the_other_direction_only_the_crowd_is_felt() -> None:
+    link = without(H200, "duplex").h2d
+    assert link.duplex_latency_s == link.latency_s < link.crowded_latency_s == link.crowded_duplex_latency_s
+    assert link.crowded_bandwidth_bytes_per_s < link.duplex_bandwidth_bytes_per_s == link.bandwidth_bytes_per_s
+
+
+@pytest.mark.parametrize("name", [name for name in IDS if not name.startswith("compute.kernels")])
+def test_every_field_can_be_set_to_what_it_is(name: str) -> None:
+    value = attrgetter(name)(H200)
+    assert with_values(H200, {name: value}) == H200
+    again = changed(H200, {name: value})
+    assert msgspec.structs.replace(again, sources=H200.sources, link=H200.link) == H200
+
+
+@pytest.mark.parametrize("name", device_names())
+def test_what_is_multiplied_by_one_is_what_it_was(name: str) -> None:
+    device = load_device(name)
+    assert multiplied(device, dict.fromkeys(number_names(device), 1.0)) == device
+    assert mean_of(device, device) == device
+    assert all(faster(device, what, 1.0) == device for what in ("link", "kernel", "launch"))
+
+
+@given(devices(), devices())
+def test_a_mean_lies_between_what_was_measured_and_counts_are_the_first_ones(one: Device, other: Device) -> None:
+    mean = mean_of(one, other)
+    for (name, field), full in zip(DECLARED, IDS, strict=True):
+        if field.is_number or field.spec.is_measured:
+            middle = (attrgetter(full)(one) + attrgetter(full)(other)) / 2
+            assert attrgetter(full)(mean) == (round(middle) if field.spec.is_measured else middle)
+        elif full != "compute.kernels":
+            assert getattr(getattr(mean, name), field.name) == getattr(getattr(one, name), field.name)
+    assert (mean.connections, mean.sources) == (one.connections, one.sources)
+
+
+def test_twice_as_fast_is_half_the_time() -> None:
+    device = make_device(copy=4, synchronize=3, kernels=(COST,))
+    launch = faster(device, "launch", 2.0).host
+    assert (launch.copy_s, launch.synchronize_s) == (2e-9, device.host.synchronize_s)
+    assert faster(device, "link", 2.0).d2h.pageable_bandwidth_bytes_per_s == 2e9
+    (cost,) = faster(device, "kernel", 2.0).compute.kernels
+    assert cost.duration_s == pytest.approx([seconds / 2 for seconds in COST.duration_s])
+
+
+# Names, and what follows
+
+
+def test_a_name_without_its_unit_is_as_good_and_no_two_are_the_same() -> None:
     """Else a short name would stand for one of them in silence."""
-    known = list(names(H200))
-    assert len({full_name(H200, name) for name in known}) == len(known)
-    shorts = {name.removesuffix("_s").removesuffix("_bytes_per").removesuffix("_bytes") for name in known}
-    assert len(shorts) == len(known)
-
-
-# What follows
+    shorts = {full: full.removesuffix("_s").removesuffix("_bytes_per").removesuffix("_bytes") for full in names(H200)}
+    assert len(set(shorts.values())) == len(shorts)
+    for full, short in shorts.items():
+        assert full_name(H200, full) == full_name(H200, short) == full_name(H200, short.upper()) == full
+        assert current(H200, short) == names(H200)[full]
 
 
 def test_the_longest_latency_follows_whichever_of_the_others_changes_more() -> None:
-    us, device = 1e-6, load_device("h200")
-    duplex_s, crowded_s = device.h2d.duplex_latency_s + 3 * us, device.h2d.crowded_latency_s + us
-    link = changed(device, {"h2d.duplex_latency_s": duplex_s, "h2d.crowded_latency_s": crowded_s}).h2d
-    assert link.crowded_duplex_latency_s == pytest.approx(device.h2d.crowded_duplex_latency_s + 3 * us)
-    assert link.latency_s == device.h2d.latency_s
+    us, link = 1e-6, H200.h2d
+    longer = {
+        "h2d.duplex_latency_s": link.duplex_latency_s + 3 * us,
+        "h2d.crowded_latency": link.crowded_latency_s + us,
+    }
+    new = changed(H200, longer).h2d
+    assert new.crowded_duplex_latency_s == pytest.approx(link.crowded_duplex_latency_s + 3 * us)
+    assert new.latency_s == link.latency_s
 
 
-RATES = st.floats(2e9, 1e12)
-DEPENDENT = st.sampled_from([*SLOWER, "pageable_bandwidth_bytes_per_s"])
-
-
-@given(st.sampled_from(device_names()), RATES)
-def test_the_link_is_both_directions_and_all_that_depends_on_a_bandwidth_goes_with_it(name: str, rate: float) -> None:
+@given(st.sampled_from(device_names()), st.floats(2e9, 1e12), st.floats(0, 1e-3))
+def test_the_link_is_both_directions_and_all_that_depends_on_it_goes_with_it(
+    name: str, rate: float, latency_s: float
+) -> None:
     """In proportion, but pageable memory: no faster than pinned, and otherwise as fast as the host stages it."""
     device = load_device(name)
     new = changed(device, {"link.bandwidth": rate})
@@ -85,39 +159,28 @@ def test_the_link_is_both_directions_and_all_that_depends_on_a_bandwidth_goes_wi
             assert getattr(after, slower) / rate == pytest.approx(kept)
         assert after.pageable_bandwidth_bytes_per_s == min(before.pageable_bandwidth_bytes_per_s, rate)
         assert after.latency_s == before.latency_s
-
-
-@given(st.sampled_from(device_names()), st.floats(0, 1e-3))
-def test_no_latency_ends_up_below_one_that_it_must_not_be_below(name: str, latency_s: float) -> None:
-    new = changed(load_device(name), {"link.latency": latency_s})
+    new = changed(device, {"link.latency": latency_s})
     for link in (new.h2d, new.d2h):
         assert link.latency_s == latency_s
         assert all(getattr(link, more) >= getattr(link, less) for more, less in LATENCIES)
         assert link.pageable_latency_s >= latency_s
 
 
-def test_every_command_takes_the_setting(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_command_takes_the_setting(capsys: pytest.CaptureFixture[str]) -> None:
     """And predicts what the library predicts on the changed device."""
-    shape = ["--chunks", "4", "--streams", "2"]
+    shape = ["--h2d", "1MiB", "--kernel", "20us", "--d2h", "1MiB", "--chunks", "4", "--streams", "2", "--json"]
     setting = ["--set", "link.bandwidth=5GB/s", "--set", "host.copy=9us"]
     schedule = depth_first(Workload(None, (1 << 20,), (1 << 20,), (WorkloadKernel(duration_s=20e-6),)), 4, 2)
     expected = simulate(schedule, changed(H200, {"link.bandwidth": 5e9, "host.copy": 9e-6})).makespan_s
-    plan = str(tmp_path / "plan.json")
-    assert main(["code", *PIPELINE, *shape, "--as", "schedule", "-o", plan]) == 0
-    for command in (["predict", *PIPELINE, *shape], ["predict", plan], ["explain", *PIPELINE, *shape]):
-        assert main([*command, *setting, "--json"]) == 0
+    for command in ("predict", "explain"):
+        assert main([command, *shape, *setting]) == 0
         said = json.loads(capsys.readouterr().out)
         assert said["makespan_s"] == expected
         assert said["inputs"]["set"] == ["link.bandwidth=5GB/s", "host.copy=9us"]
         assert said["link"].startswith("PCIe gen 5 x16 as changed; H2D 5, D2H 5 GB/s assumed (as set); both at once")
-    one = ["--max-chunks", "4", "--max-streams", "1", "--order", "serial"]
-    assert main(["best", *PIPELINE, *one, *setting, "--json"]) == 0
-    said = json.loads(capsys.readouterr().out)
-    assert said["serial_s"] > 2 * (1 << 20) / 5e9
-    assert "as set" in said["link"]
 
 
-# The card's memory
+# The card's memory, and queues
 
 
 BIG = Workload(1 << 18, inputs=(4, 2), outputs=(1,), kernels=(WorkloadKernel(duration_s=20e-6),))
@@ -154,10 +217,13 @@ def test_best_leaves_out_what_has_no_room_on_the_card(capsys: pytest.CaptureFixt
     needs = [64 << 30 if k is None else -(-(1 << 16) // n) * k << 20 for n, k in distinct]
     assert said["left_out"] == sum(n > memory for n in needs)
     assert said["programs"] + said["left_out"] == len(distinct)
-    assert said["left_out_why"] == "they need more than 14.56 GiB on the card"
     assert said["device_bytes"] <= said["memory_bytes"] == memory
     assert said["best"]["buffers"] is not None
-    assert said["usual_fits"] is False
+
+
+def test_connections_of_every_engine_at_once() -> None:
+    device = make_device(connections=8, copy_connections=4).with_connections(2)
+    assert (device.connections, device.copy_engines.connections) == (2, 2)
 
 
 # The link, in words
@@ -172,5 +238,3 @@ def test_the_words_have_the_numbers_and_how_they_are_known() -> None:
     words = link_words(H200, pageable=True)
     assert words.startswith("PCIe gen 5 x16; H2D 55.3, D2H 54.4 GB/s measured (+- 0.9% and +- 1.7%); both at once ")
     assert "; pageable H2D " in words
-    nameless = msgspec.structs.replace(H200, link="", spread={})
-    assert link_words(nameless).startswith("H2D 55.3, D2H 54.4 GB/s measured; both at once H2D ")
