@@ -38,12 +38,8 @@ from streamsim.checks import LARGEST_BYTES, LEAST_FILL, MOST_CHUNKS
 from streamsim.device import Device, as_device, bends
 from streamsim.lowering import (
     BYTE_BITS,
-    D2H,
     ENGINES,
-    H2D,
-    KERNEL,
     NO_SEGMENT,
-    NOTHING,
     Lowered,
     OpCost,
     Rate,
@@ -54,7 +50,7 @@ from streamsim.lowering import (
     surcharges_of,
 )
 from streamsim.program import ALIGN_BYTES, Copy, HostMemory, Kernel, Launch, Schedule, Workload, WorkloadKernel
-from streamsim.rules import FULL_CARD, TICKS_PER_S, release_tick, ticks
+from streamsim.rules import D2H, FULL_CARD, H2D, KERNEL, NOTHING, TICKS_PER_S, release_tick, ticks
 from streamsim.text import format_seconds
 
 ENGINE_WORDS = {

@@ -9,9 +9,9 @@ from pathlib import Path
 import msgspec
 
 from streamsim.device import Device, as_device
-from streamsim.lowering import D2H, H2D, KERNEL, NOTHING, Lowered, lower
+from streamsim.lowering import Lowered, lower
 from streamsim.program import Copy, Direction, Schedule
-from streamsim.rules import TICKS_PER_S
+from streamsim.rules import D2H, H2D, KERNEL, NOTHING, TICKS_PER_S
 
 
 def napkin(h2d_s: float, kernel_s: float, d2h_s: float, chunks: int) -> float:

@@ -19,9 +19,9 @@ from streamsim.analysis.bounds import ENGINE_WORDS, lower_bound
 from streamsim.checks import SHORTEST_KERNEL_S
 from streamsim.compiled import simulate_one_of_many
 from streamsim.device import MOST_CONNECTIONS, Device, without
-from streamsim.lowering import D2H, ENGINES, H2D, KERNEL
+from streamsim.lowering import ENGINES
 from streamsim.program import Copy, HostWork, Kernel, Op, ResultCache, Schedule, WaitThread
-from streamsim.rules import S_PER_TICK, TICKS_PER_S, ticks
+from streamsim.rules import D2H, H2D, KERNEL, S_PER_TICK, TICKS_PER_S, ticks
 from streamsim.timeline import Timeline
 from streamsim.transform import (
     NON_BLOCKING,

@@ -57,7 +57,7 @@ from streamsim.compiled.records import (
     overhead_of,
 )
 from streamsim.device import Device
-from streamsim.lowering import NOTHING, ChunkCosts, OpCost, call_ticks, lower, surcharges_of
+from streamsim.lowering import ChunkCosts, OpCost, call_ticks, lower, surcharges_of
 from streamsim.program import (
     ISSUE_ORDERS,
     LAUNCHES,
@@ -81,7 +81,7 @@ from streamsim.program import (
     stages_of,
     useful_streams,
 )
-from streamsim.rules import KERNEL, KINDS, MANY, NEVER, NO_STREAM, NOBODY, ticks
+from streamsim.rules import KERNEL, KINDS, MANY, NEVER, NO_STREAM, NOBODY, NOTHING, ticks
 
 # The loops of all issue orders, as tables
 

@@ -40,9 +40,9 @@ from streamsim.compiled.records import (
     flatten,
     new_state,
 )
-from streamsim.lowering import KERNEL, NOTHING, Lowered
+from streamsim.lowering import Lowered
 from streamsim.model import OpTimes, complete_events, timeline_of
-from streamsim.rules import CROWD, FULL_CARD, NEVER, NO_HEAD
+from streamsim.rules import CROWD, FULL_CARD, KERNEL, NEVER, NO_HEAD, NOTHING
 from streamsim.timeline import Timeline
 
 uintp = np.uintp
@@ -62,7 +62,7 @@ def rule(function: Any) -> Any:
     names = dict(function.__globals__)
     for name in function.__code__.co_names:
         other = names.get(name)
-        if isinstance(other, FunctionType) and other.__module__.startswith("streamsim.rules."):
+        if isinstance(other, FunctionType) and other.__module__ == "streamsim.rules":
             names[name] = rule(other)
     return inlined(FunctionType(function.__code__, names, function.__name__))
 

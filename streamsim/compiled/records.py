@@ -11,22 +11,15 @@ import numpy as np
 
 from streamsim.checks import LARGEST_BYTES
 from streamsim.device import Device
-from streamsim.lowering import (
-    KERNEL,
-    NOTHING,
-    Lowered,
-    OpCost,
-    Segments,
-    copy_rate,
-    hand_over_table,
-    surcharges_of,
-)
+from streamsim.lowering import Lowered, OpCost, Segments, copy_rate, hand_over_table, surcharges_of
 from streamsim.program import Launch
 from streamsim.rules import (
     CROWD,
+    KERNEL,
     MANY,
     MOST_QUEUES,
     NEVER,
+    NOTHING,
     PACES,
     Arbiter,
     Caller,

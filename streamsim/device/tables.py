@@ -239,7 +239,7 @@ class Host(ProfileTable, frozen=True):
     - ``after_wait_s``: extra seconds of the first copy and the first kernel of a program, and of those after each call
       that may wait for the card, because the host's caches are cold. It applies only to programs with both copies and
       kernels: a host that repeats the same call has warm caches.
-    - ``enter_s``: making another stream the current one, in programs that do so: :mod:`streamsim.rules.card`.
+    - ``enter_s``: making another stream the current one, in programs that do so: :mod:`streamsim.rules`.
     - ``linear_s``: the call of a kernel named ``linear``, a layer of an array library (0: ``kernel_s``).
     - ``turn_s``: extra seconds of a call that is not directly behind another call of its kind.
     - ``first_launch_s``: extra seconds of the first call of each kernel in a program, by its name.

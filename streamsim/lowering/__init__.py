@@ -6,10 +6,6 @@ This room reads schedules and profiles. The rules of the card and the host are i
 from streamsim.lowering.costs import (
     BYTE_BITS,
     COPIES,
-    D2H,
-    H2D,
-    KERNEL,
-    NOTHING,
     ChunkCosts,
     OpCost,
     Rate,

@@ -32,11 +32,21 @@ from streamsim.program import (
     Workload,
     remembered,
 )
-from streamsim.rules import CROWD, FULL_CARD, KINDS, PACES, TICKS_PER_S, Surcharges, delaying_streams, ticks, ticks_for
-from streamsim.rules import D2H as D2H
-from streamsim.rules import H2D as H2D
-from streamsim.rules import KERNEL as KERNEL
-from streamsim.rules import NOTHING as NOTHING
+from streamsim.rules import (
+    CROWD,
+    D2H,
+    FULL_CARD,
+    H2D,
+    KERNEL,
+    KINDS,
+    NOTHING,
+    PACES,
+    TICKS_PER_S,
+    Surcharges,
+    delaying_streams,
+    ticks,
+    ticks_for,
+)
 
 Calls = dict[type[Op] | str, int]  # ticks by type of op, or by name of a kernel whose call has a cost of its own
 # How a kernel comes directly behind another: in a graph, or in a live program recorded from a program with a graph.
@@ -125,9 +135,9 @@ def hand_over_table(
 ) -> tuple[int, ...]:
     """Return the ticks from the end of an op of one kind until an op of another kind that waits for it may start.
 
-    They stand row by row, as :func:`~streamsim.rules.card.crossing` reads them: within a stream, then from stream
+    They stand row by row, as :func:`~streamsim.rules.crossing` reads them: within a stream, then from stream
     to stream. From stream to stream, an event is added. The queues of a program's ``streams`` delay events
-    (:func:`~streamsim.rules.card.delaying_streams`). The queues of the streams ``with_kernels`` delay kernels that
+    (:func:`~streamsim.rules.delaying_streams`). The queues of the streams ``with_kernels`` delay kernels that
     follow kernels. A graph has no events: its hand-overs between branches equal those within a branch.
     """
     names = ("h2d", "d2h", "kernel", "nothing")

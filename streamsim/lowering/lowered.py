@@ -18,12 +18,10 @@ from itertools import accumulate, chain, compress, count, repeat
 from operator import attrgetter
 from typing import NamedTuple
 
+from streamsim import rules
 from streamsim.device import Device
 from streamsim.lowering.costs import (
     COPIES,
-    H2D,
-    KERNEL,
-    NOTHING,
     CostGroups,
     OpCost,
     cost_groups,
@@ -46,29 +44,11 @@ from streamsim.program import (
     check_schedule,
     remembered,
 )
-from streamsim.rules import (
-    KINDS,
-    NO_STREAM,
-    NOBODY,
-    OWN_WORK,
-    RECORD,
-    SYNCHRONIZE,
-    WAIT,
-    WAIT_THREAD,
-    Caller,
-    Surcharges,
-    crossing,
-    queue_of,
-    reset_after_wait,
-    runs_on,
-    ticks,
-    turn_surcharge,
-    work_surcharge,
-)
+from streamsim.rules import H2D, KERNEL, NO_STREAM, NOTHING, ticks
 from streamsim.text import short
 
 NO_SEGMENT = -1
-CALLED: dict[type[Op], int] = {RecordEvent: RECORD, WaitEvent: WAIT, Synchronize: SYNCHRONIZE}
+CALLED: dict[type[Op], int] = {RecordEvent: rules.RECORD, WaitEvent: rules.WAIT, Synchronize: rules.SYNCHRONIZE}
 
 
 class Segment(NamedTuple):
@@ -113,7 +93,7 @@ class Segments:
 class OpColumns(NamedTuple):
     """The properties of ops, by op.
 
-    - ``group``: the number of its cost group. ``kind``: see :mod:`streamsim.rules.card`.
+    - ``group``: the number of its cost group. ``kind``: see :mod:`streamsim.rules`.
     - ``stream``: its stream, or NO_STREAM.
     - ``thread``: the thread that makes its call. ``holds``: 1 if the call may hold this thread, else 0.
     """
@@ -157,7 +137,7 @@ def call_ticks_of(schedule: Schedule, device: Device, columns: OpColumns, of_gro
     """Return the ticks of each call, without what it waits for. ``of_group``: the ticks in each group's cost.
 
     If an op has a ``call_s``, its call takes that. Other calls take the ticks of their cost and the surcharges of
-    :mod:`streamsim.rules.card`.
+    :mod:`streamsim.rules`.
     """
     found, own = array("q", map(of_group.__getitem__, columns.group)), list(map(attrgetter("call_s"), schedule.ops))
     kinds = set(columns.kind)
@@ -170,36 +150,37 @@ def call_ticks_of(schedule: Schedule, device: Device, columns: OpColumns, of_gro
     return found
 
 
-def _add_surcharges(found: array[int], schedule: Schedule, columns: OpColumns, surcharges: Surcharges) -> None:
+def _add_surcharges(found: array[int], schedule: Schedule, columns: OpColumns, surcharges: rules.Surcharges) -> None:
     """Add the surcharge of each call to its ticks in ``found``."""
-    callers, blocks = defaultdict[int, Caller](Caller), defaultdict[int, _StreamBlock](_StreamBlock)  # by thread
+    callers = defaultdict[int, rules.Caller](rules.Caller)  # by thread
+    blocks = defaultdict[int, _StreamBlock](_StreamBlock)  # by thread
     number: defaultdict[str, int] = defaultdict(count(1).__next__)  # kernels by name, counted from 1
-    known = [False] * (KINDS * (len(schedule.streams) + 1))
+    known = [False] * (rules.KINDS * (len(schedule.streams) + 1))
     launched = [True] + [False] * columns.kind.count(KERNEL)
     # Calls for copies and kernels since a call might be held. Made again, such a call has only the turn surcharge.
     again = set[tuple[int, int, int]]()
     for i, (group, kind, stream, thread, holds) in enumerate(zip(*columns, strict=True)):
         op, call, caller = schedule.ops[i], (thread, stream, group), callers[thread]
         if type(op) is HostWork:  # half of the ops of recorded programs
-            caller.called = OWN_WORK if ticks(op.duration_s) else caller.called
+            caller.called = rules.OWN_WORK if ticks(op.duration_s) else caller.called
             continue
         if call in again:
-            found[i] += turn_surcharge(surcharges, caller, kind)
+            found[i] += rules.turn_surcharge(surcharges, caller, kind)
             continue
         if isinstance(op, Copy | Kernel):
             kernel = number[op.name] if isinstance(op, Kernel) else 0
             is_next = surcharges.enter > 0 and blocks[thread].is_next(op)
-            found[i] += work_surcharge(surcharges, caller, known, launched, stream, kind, kernel, is_next)
+            found[i] += rules.work_surcharge(surcharges, caller, known, launched, stream, kind, kernel, is_next)
             if surcharges.enter:
                 blocks[thread].add(op, bool(caller.entered))
             else:
                 again.add(call)
         elif isinstance(op, RecordEvent | WaitEvent | Synchronize):
-            found[i] += turn_surcharge(surcharges, caller, CALLED[type(op)])
+            found[i] += rules.turn_surcharge(surcharges, caller, CALLED[type(op)])
         elif isinstance(op, WaitThread):
-            caller.called = WAIT_THREAD
+            caller.called = rules.WAIT_THREAD
         if holds:
-            reset_after_wait(caller)
+            rules.reset_after_wait(caller)
             again.clear()
 
 
@@ -279,7 +260,7 @@ class Lowered(NamedTuple):
     def crossing(self, before: int, op: int) -> int:
         """Return the ticks from the end of ``before`` until ``op``, which waits for it, may start."""
         crosses = self.stream[before] != self.stream[op]
-        return crossing(self.hand_over, self.kind[before], self.kind[op], crosses)
+        return rules.crossing(self.hand_over, self.kind[before], self.kind[op], crosses)
 
     def followers(self) -> Callable[[int], list[int]]:
         """Return a function that gives the ops that wait for an op, the next one of its stream first."""
@@ -401,7 +382,7 @@ def _run_on(columns: OpColumns) -> frozenset[int]:
     latest: dict[int, int] = {}  # by stream: the kind of its last op, NOTHING for an event
     found = []
     for op, (kind, stream) in enumerate(zip(columns.kind, columns.stream, strict=True)):
-        if runs_on(True, kind, latest.get(stream, NOTHING)):
+        if rules.runs_on(True, kind, latest.get(stream, NOTHING)):
             found.append(op)
         latest[stream] = kind
     return frozenset(found)
@@ -424,11 +405,11 @@ def _queues(queues: tuple[int, int, int], columns: OpColumns, run_on: frozenset[
 
 
 class QueueOwners:
-    """The owners of an engine's hardware ``queues``, while ops are issued (:mod:`streamsim.rules.card`)."""
+    """The owners of an engine's hardware ``queues``, while ops are issued (:mod:`streamsim.rules`)."""
 
     def __init__(self, queues: int) -> None:
         self._queues = queues
-        self._owners, self._used = [NOBODY] * queues, [-1] * queues
+        self._owners, self._used = [rules.NOBODY] * queues, [-1] * queues
         self._owned: dict[int, int] = {}  # by stream: the queue that it took last
         self._issued = 0
 
@@ -440,7 +421,7 @@ class QueueOwners:
         stream = stream or 1
         if runs_on:
             return self._owned[stream]
-        queue = queue_of(stream, self._owned.get(stream, 0), self._owners, self._used, 0, self._queues)
+        queue = rules.queue_of(stream, self._owned.get(stream, 0), self._owners, self._used, 0, self._queues)
         self._owners[queue], self._used[queue], self._owned[stream] = stream, self._issued, queue
         self._issued += 1
         return queue

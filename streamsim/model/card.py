@@ -13,25 +13,10 @@ from typing import NamedTuple
 
 import simpy
 
+from streamsim import rules
 from streamsim.device import Compute, CopyEngines
-from streamsim.lowering import COPIES, KERNEL, NOTHING, Lowered, OpCost
-from streamsim.rules import (
-    FULL_CARD,
-    NEVER,
-    NO_HEAD,
-    Head,
-    choose,
-    crossing,
-    fitting,
-    level,
-    new_arbiter,
-    next_end,
-    release_tick,
-    share_by_warps,
-    share_in_order,
-    suffices,
-    ticks_for,
-)
+from streamsim.lowering import COPIES, Lowered, OpCost
+from streamsim.rules import FULL_CARD, KERNEL, NEVER, NO_HEAD, NOTHING
 
 NOT_YET = -1
 
@@ -93,11 +78,11 @@ class CardModel:
             self.crowd.copy_ended(op)
         after = self._after[op]
         if after >= 0:
-            hand_over = crossing(self.lowered.hand_over, self._kind[op], self._kind[after], 0)
-            self._release(after, release_tick(now, hand_over, self._arrival(after)))
+            hand_over = rules.crossing(self.lowered.hand_over, self._kind[op], self._kind[after], 0)
+            self._release(after, rules.release_tick(now, hand_over, self._arrival(after)))
         if op in self._extra:
             for other in self._extra[op]:
-                self._release(other, release_tick(now, self.lowered.crossing(op, other), self._arrival(other)))
+                self._release(other, rules.release_tick(now, self.lowered.crossing(op, other), self._arrival(other)))
         if op in self._awaited:
             self._awaited.pop(op).succeed()
 
@@ -142,7 +127,7 @@ class CardModel:
         self.settle()
 
 
-class HardwareQueue(Head):
+class HardwareQueue(rules.Head):
     """One queue, in order. It is a :class:`Head` itself while it is among ``HardwareQueues.heads``."""
 
     __slots__ = ("line", "taken")
@@ -162,12 +147,12 @@ class HardwareQueues:
     """The queues of one engine. Each is in order: an op may start when the engine has taken all ops ahead of it.
 
     So a head that is not ready blocks the ops behind it, even ready ones. The arbitration rule chooses among the heads
-    that are ready (:mod:`streamsim.rules.card`). An op that continues a run has no op ahead of it or behind it.
+    that are ready (:mod:`streamsim.rules`). An op that continues a run has no op ahead of it or behind it.
     """
 
     def __init__(self, lowered: Lowered, engine: int, profile: Compute | CopyEngines) -> None:
         self._queue_of, self._runs_on = lowered.queue, lowered.runs_on
-        self._arbiter = new_arbiter(profile.arbitration)
+        self._arbiter = rules.new_arbiter(profile.arbitration)
         mine = [its == engine for its in lowered.engine_of]  # by kind
         self._queues = [HardwareQueue(queue) for queue in range(max(lowered.queue, default=0) + 1)]
         for op, (kind, queue) in enumerate(zip(lowered.kind, lowered.queue, strict=True)):
@@ -194,7 +179,7 @@ class HardwareQueues:
 
     def take(self, now: int) -> int:
         """Take the op that starts now out of its queue and return it, or NO_HEAD if no head is ready."""
-        place = choose(self._arbiter, self.heads, 0, len(self.heads), now)
+        place = rules.choose(self._arbiter, self.heads, 0, len(self.heads), now)
         if place == NO_HEAD:
             return NO_HEAD
         queue = self.heads[place]
@@ -303,7 +288,7 @@ class Crowd:
                 self._waiting -= self._is_here[op]
 
     def level(self, now: int) -> int:
-        """Return the level of crowding at the tick ``now``: see :func:`streamsim.rules.card.level`."""
+        """Return the level of crowding at the tick ``now``: see :func:`streamsim.rules.level`."""
         if not self.matters:
             return 0
         for coming in self._coming.values():
@@ -312,7 +297,7 @@ class Crowd:
                 if self._copies[kernel]:
                     self._is_here[kernel] = 1
                     self._waiting += 1
-        return level(self._waiting, self._queues)
+        return rules.level(self._waiting, self._queues)
 
 
 def copies_waited_for(lowered: Lowered) -> array[int]:
@@ -400,7 +385,7 @@ class SharedLink(Shared):
     def go_on(self, now: int) -> None:
         self.changed = False
         there, back = self.flows
-        self._ends, self._then_there, self._then_back = next_end(self._since, *there.numbers, *back.numbers)
+        self._ends, self._then_there, self._then_back = rules.next_end(self._since, *there.numbers, *back.numbers)
         if self._ends < NEVER:
             self.card.env.timeout(self._ends - now).callbacks.append(self._end)
 
@@ -449,11 +434,11 @@ class Running:
         if share != self.share:
             self.left -= self.share * (now - self.since)
             self.since, self.share = now, share
-            self.end = now + ticks_for(self.left, share)
+            self.end = now + rules.ticks_for(self.left, share)
 
 
 class ComputeEngine(Engine, Shared):
-    """Kernels side by side, up to a largest number of them: see :mod:`streamsim.rules.card`.
+    """Kernels side by side, up to a largest number of them: see :mod:`streamsim.rules`.
 
     A kernel whose work is done makes room for others. It ends when it has drained.
     """
@@ -484,7 +469,7 @@ class ComputeEngine(Engine, Shared):
         for kernel in self._running:
             cost = kernel.cost
             held += cost.threads
-            share = share_in_order(cost.fill, cost.threads, cost.idle, room, held)
+            share = rules.share_in_order(cost.fill, cost.threads, cost.idle, room, held)
             kernel.give(share, now)
             room -= share
         return room
@@ -493,7 +478,7 @@ class ComputeEngine(Engine, Shared):
         """Share the card by warps; what a kernel cannot use goes to the others. Return the threads that have room."""
         held, sharing = 0, []
         for kernel in self._running:
-            own = fitting(kernel.cost.warps or kernel.cost.threads, held)
+            own = rules.fitting(kernel.cost.warps or kernel.cost.threads, held)
             sharing.append((kernel, own))
             held += own
         room, free = FULL_CARD, max(0, FULL_CARD - held)
@@ -502,14 +487,14 @@ class ComputeEngine(Engine, Shared):
             settles, rest = False, []
             for kernel, own in sharing:
                 fill = kernel.cost.fill
-                if suffices(fill, own, room, held):
+                if rules.suffices(fill, own, room, held):
                     kernel.give(fill, now)
                     room, held, settles = room - fill, held - own, True
                 else:
                     rest.append((kernel, own))
             sharing = rest
         for kernel, own in sharing:
-            kernel.give(share_by_warps(own, room, held), now)
+            kernel.give(rules.share_by_warps(own, room, held), now)
         return free
 
     def go_on(self, now: int) -> None:

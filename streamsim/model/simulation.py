@@ -6,11 +6,12 @@ from pathlib import Path
 
 import simpy
 
+from streamsim import rules
 from streamsim.device import Device, as_device
-from streamsim.lowering import KERNEL, NO_SEGMENT, NOTHING, Lowered, Segment, hand_over_table, lower
+from streamsim.lowering import NO_SEGMENT, Lowered, Segment, hand_over_table, lower
 from streamsim.model.card import CardModel, OpTimes, add_engines
 from streamsim.program import Schedule
-from streamsim.rules import KINDS, crossing, release_tick
+from streamsim.rules import KERNEL, KINDS, NOTHING
 from streamsim.timeline import Timeline
 
 
@@ -97,14 +98,14 @@ def complete_events(times: OpTimes, lowered: Lowered) -> None:
     _, returned, ready, start, end = times
     # No queue is in the way of an event. By kind of op: the hand-over from another stream's op.
     alone = hand_over_table(lowered.device.hand_over, lowered.schedule.launch)
-    late = [crossing(alone, kind, KERNEL, 1) for kind in range(KINDS)]
+    late = [rules.crossing(alone, kind, KERNEL, 1) for kind in range(KINDS)]
     for op in compress(count(), map(NOTHING.__eq__, kinds)):
         done = returned[op]
         if op in frontier:
             done = arrival = done + submit
             for earlier in frontier[op]:
                 hand_over = late[kinds[earlier]] if stream[earlier] != stream[op] else 0
-                done = max(done, release_tick(end[earlier], hand_over, arrival))
+                done = max(done, rules.release_tick(end[earlier], hand_over, arrival))
         ready[op] = start[op] = end[op] = done
 
 

@@ -43,7 +43,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 
 
 def room_of(module: str) -> str:
-    """``streamsim.rules.card`` -> ``rules``; ``streamsim.errors`` -> ``errors``."""
+    """``streamsim.lowering.costs`` -> ``lowering``; ``streamsim.errors`` -> ``errors``."""
     return module.split(".")[1] if "." in module else ""
 
 
