@@ -23,6 +23,8 @@ from streamsim_validate.compare.comparison import EVERYTHING, summarise
 from streamsim_validate.records import read_record
 from streamsim_validate.suites import CONNECTIONS
 
+pytestmark = pytest.mark.measured
+
 
 class Bounds(NamedTuple):
     """Largest absolute errors; ``worst`` may be exceeded where the run's own noise explains it (None: named only)."""

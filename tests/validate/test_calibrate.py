@@ -199,6 +199,7 @@ def test_the_pageable_rate_is_that_of_cold_memory_with_the_warm_one_beside_it() 
 RECORDS = Path(__file__).parents[2] / "validate" / "campaigns" / "records"
 
 
+@pytest.mark.measured
 @pytest.mark.parametrize("card", ["h100", "h200"])
 @pytest.mark.usefixtures("fitting_once")
 def test_a_shipped_profile_is_what_the_recorded_samples_say(card: str) -> None:

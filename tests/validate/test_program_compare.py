@@ -256,6 +256,7 @@ def with_links(entry: Entry, links_s: tuple[float, ...]) -> Entry:
 # Records of the suite
 
 
+@pytest.mark.measured
 @pytest.mark.parametrize("name", ["h100-11", "h200-8"])
 def test_programs_drawn_after_the_model_was_made_take_what_is_predicted(name: str) -> None:
     """Median and 95th percentile 2 and 8 % device-bound, 8 and 25 % host-bound, of all languages; and the choices."""
