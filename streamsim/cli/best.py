@@ -22,6 +22,7 @@ from streamsim.cli.options import (
     format_options,
     grid_options,
     one_of,
+    option,
     part_options,
     picked,
     workload_options,
@@ -55,18 +56,13 @@ SEARCHED = {"--chunks", "--streams", "--order", "--buffers", "--launch"}  # opti
 @device_options
 @part_options
 @grid_options
-@click.option("--exact", is_flag=True, help="Search large grids to the end, even if this takes long.")
+@option("--exact", "Search large grids to the end, even if this takes long.", is_flag=True)
 @format_options
-@click.option(
-    "--as",
-    "language",
-    type=one_of(LANGUAGES),
-    help="Write the program to use in this language, and count its calls.",
-)
-@click.option("--output", "-o", type=OUTPUT, help="The file for --as.")
+@option("--as language", "Write the program to use in this language, and count its calls.", one_of(LANGUAGES))
+@option("--output -o", "The file for --as.", OUTPUT)
 @page_option
 @fail_if_option
-@click.option("--independent", is_flag=True, help="With a recorded program: its steps are independent, and can be cut.")
+@option("--independent", "With a recorded program: its steps are independent, and can be cut.", is_flag=True)
 @bound_layers
 @click.pass_context
 def best_command(
@@ -187,7 +183,7 @@ def _layers(params: dict[str, Any], layers: Layers) -> _Found:
     language, asked = params["language"], picked(DeviceOptions, params)
     if language and asked.front_end is None and not names_front_end(str(asked.device)):
         asked = replace(asked, front_end=FRONT_END_OF[language])  # the choice is of that program
-    card, depth, budget = asked.load(), params["max_depth"] or MOST_DEPTH, None if params["exact"] else BUDGET_OPS
+    card, depth, budget = asked.load(), MOST_DEPTH, None if params["exact"] else BUDGET_OPS
     _note_calls_of_another(card, language)
     if language:
         code_of_layers(layers, Offload(), language)  # what cannot be written is an error before a long search
@@ -195,7 +191,7 @@ def _layers(params: dict[str, Any], layers: Layers) -> _Found:
     with _searching() as progress:
         found = best_offload(layers, card, asked.memory_limit, reserve, on_host, depth, progress, budget)
     limits = {"reserve_bytes": reserve, "host_memory_limit_bytes": on_host}
-    inputs = {"layers": msgspec.to_builtins(layers), "max_depth": params["max_depth"], **limits, **asked.inputs()}
+    inputs = {"layers": msgspec.to_builtins(layers), **limits, **asked.inputs()}
     return _Found(found, inputs, partial(code_of_layers, layers, found.simplest.config))
 
 

@@ -7,7 +7,7 @@ from typing import Any, Final, Literal
 
 import click
 
-from streamsim.cli.options import OUTPUT, one_of, pipeline_options
+from streamsim.cli.options import OUTPUT, one_of, option, pipeline_options
 from streamsim.cli.predict import predict_command
 from streamsim.cli.printing import print_data
 from streamsim.cli.running import BriefCommand, note
@@ -39,14 +39,13 @@ WRITTEN_AS[".json"] = SCHEDULE
 @click.command("code", cls=BriefCommand)
 @pipeline_options
 @place_layers
-@click.option(
-    "--as",
-    "language",
-    type=one_of((*LANGUAGES, SCHEDULE)),
-    help="The language of the program, or schedule: the schedule as JSON. Default: that of the workload file's"
+@option(
+    "--as language",
+    "The language of the program, or schedule: the schedule as JSON. Default: that of the workload file's"
     " front_end; C++ for -o NAME.cu; a schedule for -o NAME.json.",
+    one_of((*LANGUAGES, SCHEDULE)),
 )
-@click.option("--output", "-o", type=OUTPUT, help="File to write. Default: standard output.")
+@option("--output -o", "File to write. Default: standard output.", OUTPUT)
 @click.pass_context
 def code_command(context: click.Context, /, language: Written | None, output: Path | None, **_: Any) -> None:
     """Write the program that the options of predict, a schedule or a recording describe.
@@ -143,11 +142,11 @@ def code_of_steps_noted(schedule: Schedule, language: Language, depth: int = 0) 
 
 def _ignore_other_options_of_predict() -> None:
     """Let a command line of predict also make its program: take the options that say nothing of it, hidden."""
-    own = {option.name for option in code_command.params}
-    for option in map(copy, predict_command.params):
-        if isinstance(option, click.Option) and option.name not in own:
-            option.expose_value, option.hidden = False, True
-            code_command.params.append(option)
+    own = {param.name for param in code_command.params}
+    for param in map(copy, predict_command.params):
+        if isinstance(param, click.Option) and param.name not in own:
+            param.expose_value, param.hidden = False, True
+            code_command.params.append(param)
 
 
 _ignore_other_options_of_predict()

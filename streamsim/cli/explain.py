@@ -27,6 +27,7 @@ from streamsim.cli.options import (
     device_options,
     format_options,
     measured_option,
+    option,
     part_options,
     picked,
     pipeline_options,
@@ -61,7 +62,7 @@ from streamsim.device import within_words, write_device
 from streamsim.diagnosis import Measured, diagnose
 from streamsim.errors import OK, InputError
 from streamsim.model import simulate
-from streamsim.program import Schedule, Workload, write_schedule
+from streamsim.program import Schedule, Workload
 from streamsim.recorded import Replay, busiest_card, named_spans, pages_to_prefetch, summarise, verdict_of, warnings_of
 from streamsim.report import plot_remedied, save_picture
 from streamsim.text import one_line
@@ -108,7 +109,7 @@ def recorded_answer(given: Given, explanation: Explanation, why: Answer, is_on_a
     return recording_answer(why, summary, (found, without)), found
 
 
-FILES = ("plot", "trace", "remedied", "save_profile")  # options of files to write
+FILES = ("plot", "trace", "save_profile")  # options of files to write
 
 
 @click.command("explain", cls=BriefCommand)
@@ -118,19 +119,18 @@ FILES = ("plot", "trace", "remedied", "save_profile")  # options of files to wri
 @device_options
 @format_options
 @part_options
-@click.option("--list", "as_list", is_flag=True, help="Print what --gpu, --process and --window may name.")
-@click.option(
+@option("--list as_list", "Print what --gpu, --process and --window may name.", is_flag=True)
+@option(
     "--plot",
-    type=PICTURE,
-    help="Save the Gantt chart with critical path and lost time by cause; of a recording, what was recorded"
+    "Save the Gantt chart with critical path and lost time by cause; of a recording, what was recorded"
     " above its replay.",
+    PICTURE,
 )
-@click.option("--trace", type=OUTPUT, help="Save the same for Perfetto or chrome://tracing.")
+@option("--trace", "Save the same for Perfetto or chrome://tracing.", OUTPUT)
 @page_option
 @fail_if_option
 @measured_option
-@click.option("--save-profile", type=OUTPUT, help="Write the profile of a recording's replay to this file.")
-@click.option("--remedied", type=OUTPUT, help="Save the schedule with the first remedy made: a .json file.")
+@option("--save-profile", "Write the profile of a recording's replay to this file.", OUTPUT)
 @click.pass_context
 def explain_command(
     context: click.Context,
@@ -166,7 +166,7 @@ def explain_command(
       streamsim explain --h2d 64MiB --kernel 0.57ms --d2h 64MiB --chunks 16 --streams 4 --order breadth-first
       streamsim explain --h2d 64MiB --kernel 0.57ms --d2h 64MiB --chunks 16 --streams 4 --memory pageable --json
       streamsim explain workload.toml --chunks 64 --streams 4 --device a100 --plot why.png
-      streamsim explain schedule.json --device k20c --connections 1 --remedied better.json
+      streamsim explain schedule.json --device k20c --connections 1
       streamsim explain before.json after.json --device a100
       streamsim explain trace.json.gz --untraced-time 124us --save-profile card.toml
       streamsim explain report.sqlite --gpu 0 --list
@@ -218,7 +218,7 @@ def _explained(context: click.Context, path: Path | None, asked: Asked) -> Answe
         explanation = explain(*asked.work[:3])
     command = _whatif_words(context, path) if path is not None else ""
     answer = explanation_answer(explanation, asked.bound, asked.assumed, asked.inputs, command)
-    plot, trace, remedied, save_profile = (context.params[name] for name in FILES)
+    plot, trace, save_profile = (context.params[name] for name in FILES)
     given = asked.given
     if path is not None and given is not None and given.replayed is not None:
         is_on_another = is_given(context, "device")
@@ -234,8 +234,6 @@ def _explained(context: click.Context, path: Path | None, asked: Asked) -> Answe
         write_beside({"predicted": explanation.timeline}, None, trace)
         if plot is not None:
             save_picture(partial(plot_remedied, explanation), plot)
-    if remedied is not None:
-        write_schedule(_remedied(explanation, remedied), remedied)
     return answer
 
 
@@ -248,15 +246,6 @@ def _whatif_words(context: click.Context, path: Path) -> str:
         if is_given(context, name):
             said += [f"--{name}", str(context.params[name])]
     return one_line(shlex.join(said))
-
-
-def _remedied(explanation: Explanation, path: Path) -> Schedule:
-    """Return the schedule with the changes to make first, or else with those that gain most."""
-    first = explanation.first or explanation.tried.fastest
-    if first is None or first.made.work.schedule == explanation.timeline.schedule:
-        why = explanation.advice if first is None else f"the schedule stays as it is: {first.text}"
-        raise InputError(f"--remedied {path}: {why}; nothing to save")
-    return first.made.work.schedule
 
 
 def _diagnosed(asked: Asked, measured: tuple[Measured, ...]) -> Answer:

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from streamsim.answer import Answer, findings_answer
-from streamsim.cli.options import FILE, OUTPUT, complete_device, format_options, part_options
+from streamsim.cli.options import FILE, OUTPUT, complete_device, format_options, option, part_options
 from streamsim.cli.printing import emit, print_data, print_object
 from streamsim.cli.running import BriefCommand, tell
 from streamsim.cli.work import read_given
@@ -57,7 +57,7 @@ device = "h200"  # a name that streamsim devices lists, or a file
 
 @click.command("init", cls=BriefCommand)
 @click.argument("file", metavar="[WORKLOAD.toml]", type=OUTPUT, default="workload.toml")
-@click.option("--schema", type=click.Choice(tuple(KINDS)), help="Print the JSON Schema of such a file instead.")
+@option("--schema", "Print the JSON Schema of such a file instead.", click.Choice(tuple(KINDS)))
 def init_command(file: Path, schema: str | None) -> None:
     """Write a workload's file with every setting explained, to edit. A file that is there stays as it is.
 
@@ -136,9 +136,8 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
 @click.argument("schedule", metavar="SCHEDULE.json", type=FILE)
 @format_options
 @part_options
-@click.option("--errors-only", is_flag=True, help="Leave the warnings out, of the exit code too.")
-@click.option("--fix", type=OUTPUT, help="Save the schedule with the waits that its races lack.")
-def check_command(schedule: Path, errors_only: bool, fix: Path | None) -> int:
+@option("--fix", "Save the schedule with the waits that its races lack.", OUTPUT)
+def check_command(schedule: Path, fix: Path | None) -> int:
     """Find races in a schedule, and events and waits that do not do what they seem to.
 
     \b
@@ -151,13 +150,13 @@ def check_command(schedule: Path, errors_only: bool, fix: Path | None) -> int:
     \b
     Examples:
       streamsim check schedule.json
-      streamsim check schedule.json --errors-only --json
+      streamsim check schedule.json --json
       streamsim check schedule.json --fix fixed.json
 
     Exit codes: 0 nothing found, 1 something found, 2 usage or bad input.
     """  # noqa: D301 - click wants the backspace itself
     program = read_given(schedule).schedule
-    findings = [finding for finding in check(program) if not errors_only or finding.severity == "error"]
+    findings = check(program)
     if fix is not None:
         write_schedule(repaired(program, findings), fix)
     emit(findings_answer(program, findings, schedule))

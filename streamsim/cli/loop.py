@@ -21,6 +21,7 @@ from streamsim.cli.options import (
     device_options,
     format_options,
     kind_of_file,
+    option,
     part_options,
     picked,
 )
@@ -38,25 +39,25 @@ from streamsim.transform import LoopSource, Work, changed_by
 
 @click.command("loop", cls=BriefCommand)
 @click.argument("file", metavar="[LOOP.toml|RECORDING]", type=FILE, required=False)
-@click.option("--batch", type=COUNT, help="Samples of a batch.")
-@click.option(
+@option("--batch", "Samples of a batch.", COUNT)
+@option(
     "--sample",
-    type=Quantity("sample", parse_sample),
+    f"What is copied of a sample: {SAMPLE_FORM}. Repeatable.",
+    Quantity("sample", parse_sample),
     multiple=True,
-    help=f"What is copied of a sample: {SAMPLE_FORM}. Repeatable.",
 )
-@click.option("--batch-bytes", type=SIZE, help="What is copied of a batch, in place of --sample.")
-@click.option("--step", type=TIME, help="Time of a step alone on the card: forward, backward and optimizer.")
-@click.option("--issue", type=WAIT, help="Time that the host takes to issue a step's calls. Default: not counted.")
-@click.option("--load", type=WAIT, help="Time that one worker takes to load a batch. Default: none.")
-@click.option("--workers", type=click.IntRange(0, 256), help="Workers of the data loader. Default: 0.")
-@click.option("--pinned", is_flag=True, help="The loop as it is has pin_memory=True.")
-@click.option("--non-blocking", is_flag=True, help="The loop as it is copies with non_blocking=True.")
-@click.option("--prefetcher", is_flag=True, help="The loop as it is has a prefetcher.")
-@click.option("--item", is_flag=True, help="The loop as it is calls loss.item() in every step.")
+@option("--batch-bytes", "What is copied of a batch, in place of --sample.", SIZE)
+@option("--step", "Time of a step alone on the card: forward, backward and optimizer.", TIME)
+@option("--issue", "Time that the host takes to issue a step's calls. Default: not counted.", WAIT)
+@option("--load", "Time that one worker takes to load a batch. Default: none.", WAIT)
+@option("--workers", "Workers of the data loader. Default: 0.", click.IntRange(0, 256))
+@option("--pinned", "The loop as it is has pin_memory=True.", is_flag=True)
+@option("--non-blocking", "The loop as it is copies with non_blocking=True.", is_flag=True)
+@option("--prefetcher", "The loop as it is has a prefetcher.", is_flag=True)
+@option("--item", "The loop as it is calls loss.item() in every step.", is_flag=True)
 @device_options
 @part_options
-@click.option("--output", "-o", type=OUTPUT, help="Write the best loop as a PyTorch program to this file.")
+@option("--output -o", "Write the best loop as a PyTorch program to this file.", OUTPUT)
 @format_options
 @page_option
 @click.pass_context

@@ -226,6 +226,15 @@ def complete_device(_context: click.Context, _param: click.Parameter, incomplete
     return [f"{before}{comma}{name}" for name in (*names, *files)] or [CompletionItem(incomplete, type="file")]
 
 
+def option(names: str, text: str, kind: Any = None, **how: Any) -> Callable[[Command], Command]:
+    """Return an option with these ``names``, the ``text`` of its help and the ``kind`` of its value.
+
+    ``how``: further arguments of ``click.option``. The help shows a default that is not None.
+    """
+    how.setdefault("show_default", how.get("default") is not None)
+    return click.option(*names.split(), type=kind, help=text, **how)
+
+
 def all_of(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
     """Return several options as one decorator; the help shows them in this order."""
     return lambda command: reduce(lambda made, option: option(made), reversed(options), command)
@@ -252,8 +261,8 @@ def formats(
         return found
 
     return all_of(
-        click.option("--format", "form", type=click.Choice(choices), callback=one, expose_value=exposed, help=text),
-        click.option("--json", is_flag=True, expose_value=False, callback=one, help=f"The same as --format {json}."),
+        option("--format form", text, click.Choice(choices), callback=one, expose_value=exposed),
+        option("--json", f"The same as --format {json}.", is_flag=True, expose_value=False, callback=one),
     )
 
 
@@ -261,12 +270,8 @@ def _note_all(context: click.Context, _param: click.Parameter, value: bool) -> N
     context.meta[EVERYTHING] = value
 
 
-all_option = click.option(
-    "--all",
-    is_flag=True,
-    expose_value=False,
-    callback=_note_all,
-    help="Print also what is left out of the first screen.",
+all_option = option(
+    "--all", "Print also what is left out of the first screen.", is_flag=True, expose_value=False, callback=_note_all
 )
 
 
@@ -307,7 +312,7 @@ part_options = all_of(
 def gpu_option(text: str, default: int | None = None) -> Callable[[Command], Command]:
     """Return ``--gpu``, the number of a card, as ``device``."""
     number, shown = click.IntRange(0), default is not None
-    return click.option("--gpu", "device", type=number, default=default, show_default=shown, metavar="N", help=text)
+    return option("--gpu device", text, number, default=default, show_default=shown, metavar="N")
 
 
 form_options = formats((*FORMATS, MARKDOWN_FORM), "table", "json", exposed=False)
@@ -318,132 +323,112 @@ workload_options = all_of(
     click.argument(
         "workload", metavar="[WORKLOAD.toml]", type=FILE, required=False, is_eager=True, callback=take_defaults
     ),
-    click.option("--h2d", type=SIZE, multiple=True, help="Size of an input array, such as 64MiB. Repeatable."),
-    click.option(
+    option("--h2d", "Size of an input array, such as 64MiB. Repeatable.", SIZE, multiple=True),
+    option(
         "--kernel",
-        type=KERNEL,
-        multiple=True,
-        help="Time of a kernel over all the work, such as 0.57ms. With the time of a part: 0.57ms,9us@64Ki (elements)"
+        "Time of a kernel over all the work, such as 0.57ms. With the time of a part: 0.57ms,9us@64Ki (elements)"
         " or 0.57ms,9us@1/256. 25ms/600: 600 launches take 25 ms together, and each chunk makes all of them, as in a"
         " network; 25ms/600,per=item: a chunk makes its share of them. 15us,timed=events: two CUDA events around the"
         " kernel show this time, which is 4 to 6 us too long; the launch on this host is taken off. Also: threads=64Ki,"
         " the threads of the whole launch; latency=3us, the time of a launch that does almost nothing; fill=0.5, the"
         " part of the card that the kernel keeps busy; name=filter. Repeatable.",
+        KERNEL,
+        multiple=True,
     ),
-    click.option("--d2h", type=SIZE, multiple=True, help="Size of an output array. Repeatable."),
-    click.option("--h2d-once", type=SIZE, multiple=True, help="Size of an array copied once, before the first chunk."),
-    click.option("--d2h-once", type=SIZE, multiple=True, help="Size of an array copied back once, after the last."),
-    click.option(
+    option("--d2h", "Size of an output array. Repeatable.", SIZE, multiple=True),
+    option("--h2d-once", "Size of an array copied once, before the first chunk.", SIZE, multiple=True),
+    option("--d2h-once", "Size of an array copied back once, after the last.", SIZE, multiple=True),
+    option(
         "--elements",
-        type=COUNT,
-        help="Number of elements, such as 256 images. Each chunk gets whole elements. Default: cut at multiples of 16"
+        "Number of elements, such as 256 images. Each chunk gets whole elements. Default: cut at multiples of 16"
         " bytes.",
+        COUNT,
     ),
-    click.option("--host-work", type=WAIT, help="Time of the host's work before it issues each chunk, such as 3ms."),
-    click.option(
+    option("--host-work", "Time of the host's work before it issues each chunk, such as 3ms.", WAIT),
+    option(
         "--host-load",
-        type=WAIT,
-        help="Host work over all the data, such as reading it, added to --host-work. Each chunk's share runs before the"
+        "Host work over all the data, such as reading it, added to --host-work. Each chunk's share runs before the"
         " chunk.",
+        WAIT,
     ),
 )
 
 pipeline_options = all_of(
     workload_options,
-    click.option(
-        "--chunks", type=CHUNKS, default=PLAIN.chunks, show_default=True, help="Cut the workload into this many chunks."
-    ),
-    click.option(
-        "--streams", type=CHUNKS, default=PLAIN.streams, show_default=True, help="Chunk i runs in stream i mod this."
-    ),
-    click.option(
+    option("--chunks", "Cut the workload into this many chunks.", CHUNKS, default=PLAIN.chunks),
+    option("--streams", "Chunk i runs in stream i mod this.", CHUNKS, default=PLAIN.streams),
+    option(
         "--order",
-        type=one_of(ORDERS),
-        default=PLAIN.order,
-        show_default=True,
-        help="depth-first: chunk by chunk. breadth-first: stage by stage. serial: the host waits for every copy."
+        "depth-first: chunk by chunk. breadth-first: stage by stage. serial: the host waits for every copy."
         " prefetch: the next chunk's copies run beside this chunk's kernels. relay: depth-first, and kernels wait for"
         " those of the chunk before.",
+        one_of(ORDERS),
+        default=PLAIN.order,
     ),
-    click.option(
+    option(
         "--buffers",
-        type=CHUNKS,
-        help="Device buffers used in turn (2: double buffering). Default: one for every chunk; prefetch: 2.",
+        "Device buffers used in turn (2: double buffering). Default: one for every chunk; prefetch: 2.",
+        CHUNKS,
     ),
-    click.option(
-        "--memory",
-        type=one_of(HOST_MEMORIES),
-        default=PLAIN.memory,
-        show_default=True,
-        help="Memory of the host arrays.",
-    ),
-    click.option(
+    option("--memory", "Memory of the host arrays.", one_of(HOST_MEMORIES), default=PLAIN.memory),
+    option(
         "--launch",
-        type=one_of(LAUNCHES),
+        "live: the host issues every op. graph: it launches one CUDA graph.",
+        one_of(LAUNCHES),
         default=PLAIN.launch,
-        show_default=True,
-        help="live: the host issues every op. graph: it launches one CUDA graph.",
     ),
 )
 
 RINGS = "all,2,3,4,8"  # what is tried when the card's memory is too small or limited
 grid_options = all_of(
-    click.option("--max-chunks", type=CHUNKS, default=256, show_default=True, help="Try 1 to this many chunks."),
-    click.option("--max-streams", type=CHUNKS, default=32, show_default=True, help="Try 1 to this many streams."),
-    click.option(
-        "--order",
-        "--orders",
-        "order",
+    option("--max-chunks", "Try 1 to this many chunks.", CHUNKS, default=256),
+    option("--max-streams", "Try 1 to this many streams.", CHUNKS, default=32),
+    option(
+        "--order --orders order",
+        f"Issue orders to try, separated by commas: {', '.join(ORDERS)}.",
         default="depth-first,breadth-first",
-        show_default=True,
-        help=f"Issue orders to try, separated by commas: {', '.join(ORDERS)}.",
     ),
-    click.option(
+    option(
         "--buffers",
-        help="Device buffers used in turn, such as 2,3 or 2..8; all: one for every chunk. Default: all; if that does"
+        "Device buffers used in turn, such as 2,3 or 2..8; all: one for every chunk. Default: all; if that does"
         f" not fit on the card, or with --memory-limit, {RINGS}.",
     ),
-    click.option(
-        "--memory", type=one_of(HOST_MEMORIES), default="pinned", show_default=True, help="Memory of the host arrays."
-    ),
-    click.option(
+    option("--memory", "Memory of the host arrays.", one_of(HOST_MEMORIES), default="pinned"),
+    option(
         "--launch",
-        type=one_of((*LAUNCHES, "both")),
+        "live: the host issues every op. graph: it launches one CUDA graph. both: try both.",
+        one_of((*LAUNCHES, "both")),
         default="live",
-        show_default=True,
-        help="live: the host issues every op. graph: it launches one CUDA graph. both: try both.",
     ),
 )
 
 device_options = all_of(
-    click.option(
+    option(
         "--device",
+        "A profile that streamsim devices lists, or a TOML file. Default for a recorded program: its own card.",
         default="h200",
-        show_default=True,
         shell_complete=complete_device,
-        help="A profile that streamsim devices lists, or a TOML file. Default for a recorded program: its own card.",
     ),
-    click.option("--connections", type=int, help="Hardware queues, 1 to 32, in place of the profile's number."),
-    click.option(
-        "--set",
-        "settings",
+    option("--connections", "Hardware queues, 1 to 32, in place of the profile's number.", int),
+    option(
+        "--set settings",
+        "Another number or rule of the profile: h2d.bandwidth=51GB/s, host.kernel=4us, link.bandwidth=50GB/s (both"
+        " directions). Repeatable.",
         multiple=True,
         metavar="NAME=VALUE",
-        help="Another number or rule of the profile: h2d.bandwidth=51GB/s, host.kernel=4us, link.bandwidth=50GB/s (both"
-        " directions). Repeatable.",
     ),
-    click.option("--memory-limit", type=SIZE, help="The most that the device buffers may hold, such as 8GiB."),
-    click.option(
+    option("--memory-limit", "The most that the device buffers may hold, such as 8GiB.", SIZE),
+    option(
         "--front-end",
-        help="What the program is written in, for the cost of its calls: calls (CUDA C++, the default), cupy,"
+        "What the program is written in, for the cost of its calls: calls (CUDA C++, the default), cupy,"
         " pytorch or one of the profile's.",
     ),
 )
 
 output_options = all_of(
     format_options,
-    click.option("--plot", type=PICTURE, help="Save the Gantt chart: a .png, .svg or .pdf file."),
-    click.option("--trace", type=OUTPUT, help="Save a trace for Perfetto or chrome://tracing."),
+    option("--plot", "Save the Gantt chart: a .png, .svg or .pdf file.", PICTURE),
+    option("--trace", "Save a trace for Perfetto or chrome://tracing.", OUTPUT),
 )
 
 
@@ -533,11 +518,11 @@ def _measured(text: str, field: str) -> Measured:
     return Measured(parse_seconds(time, field, least=1e-9), count, how == COPIES, how == UNCUT)
 
 
-measured_option = click.option(
+measured_option = option(
     "--measured",
-    type=Quantity("times", parse_measured),
-    metavar="TIMES",
-    help="Say which usual mistake explains this measured time; such as 14.5ms, or of several runs"
+    "Say which usual mistake explains this measured time; such as 14.5ms, or of several runs"
     " 1:14.4ms,4:14.5ms by number of streams; 9ms:copies for a run without the kernels,"
     " 20ms:uncut for one without chunks.",
+    Quantity("times", parse_measured),
+    metavar="TIMES",
 )

@@ -21,6 +21,7 @@ from streamsim.cli.options import (
     Listed,
     device_options,
     kind_of_file,
+    option,
     output_options,
     part_options,
     picked,
@@ -73,10 +74,10 @@ def predict_several(context: click.Context, others: tuple[Path, ...], plot: Path
         rows, notes, lines = _programs(context, [(layers or paths[0], read_issued(context))])
     else:
         rows, notes, lines = _configurations(context.params)
-    for option, path in (("--plot", plot), ("--trace", trace), ("--page", page_asked())):
+    for name, path in (("--plot", plot), ("--trace", trace), ("--page", page_asked())):
         if path is not None and len(rows) > MOST_LINES:
             most = f"shows {MOST_LINES} time lines at most; give fewer than {len(rows)} values"
-            raise InputError(f"{option} {path}: {most}")
+            raise InputError(f"{name} {path}: {most}")
     if plot or trace:
         write_beside(lines(), plot, trace)
     emit(rows_answer(rows, notes, lines))
@@ -126,22 +127,19 @@ def names_of(device: Device | str) -> list[Device | str]:
 @part_options
 @output_options
 @page_option
-@click.option(
+@option(
     "--recording",
-    type=OUTPUT,
-    help="Save the trace that PyTorch's profiler would record, for streamsim explain: a .json or .json.gz file.",
+    "Save the trace that PyTorch's profiler would record, for streamsim explain: a .json or .json.gz file.",
+    OUTPUT,
 )
-@click.option("--explain", is_flag=True, help="Also print what each cause loses, as streamsim explain does.")
-@click.option("--formulas", is_flag=True, help="Also print the times of published formulas, and what each assumes.")
-@click.option(
+@option("--explain", "Also print what each cause loses, as streamsim explain does.", is_flag=True)
+@option("--formulas", "Also print the times of published formulas, and what each assumes.", is_flag=True)
+@option(
     "--samples",
-    type=COUNT,
-    help="Also print the interval that holds the time in 90 % of this many draws from the profile's spread, such as"
-    " 1000.",
+    "Also print the interval that holds the time in 90 % of this many draws from the profile's spread, such as 1000.",
+    COUNT,
 )
-@click.option(
-    "--seed", type=int, default=0, show_default=True, help="Seed of the draws; the same seed gives the same times."
-)
+@option("--seed", "Seed of the draws; the same seed gives the same times.", int, default=0)
 @fail_if_option
 @click.pass_context
 def predict_command(

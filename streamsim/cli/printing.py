@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from streamsim import __version__
 from streamsim.answer import Answer, markdown_of, open_console, show, write_page
-from streamsim.cli.options import EVERYTHING, FORM, OUTPUT, PICTURE, Output, all_of
+from streamsim.cli.options import EVERYTHING, FORM, OUTPUT, PICTURE, Output, all_of, option
 from streamsim.cli.running import say, verdict
 from streamsim.device import Device, digest_of, known_within
 from streamsim.errors import FOUND, OK, InputError
@@ -64,12 +64,12 @@ def parse_condition(text: str, expected: str = CONDITION_FORM) -> Condition:
     return Condition(text, name, sign, limit, unit)
 
 
-fail_if_option = click.option(
+fail_if_option = option(
     "--fail-if",
+    "End with exit code 1 if so; NAME is a number of --json: 'speedup < 1.5', 'makespan > 2ms'. Repeatable.",
     callback=lambda _context, _param, texts: tuple(map(parse_condition, texts)),
     multiple=True,
     metavar="'NAME < LIMIT'",
-    help="End with exit code 1 if so; NAME is a number of --json: 'speedup < 1.5', 'makespan > 2ms'. Repeatable.",
 )
 
 
@@ -149,12 +149,8 @@ def _note_page(context: click.Context, _param: click.Parameter, value: Path | No
     return value
 
 
-page_option = click.option(
-    "--page",
-    type=PAGE,
-    expose_value=False,
-    callback=_note_page,
-    help="Save all of it as a page for a browser: one .html file.",
+page_option = option(
+    "--page", "Save all of it as a page for a browser: one .html file.", PAGE, expose_value=False, callback=_note_page
 )
 
 
@@ -165,8 +161,8 @@ def page_asked() -> Path | None:
 
 
 beside_options = all_of(
-    click.option("--plot", type=PICTURE, help="Draw both time lines, one above the other: a .png, .svg or .pdf file."),
-    click.option("--trace", type=OUTPUT, help="Save both, one process each, for Perfetto or chrome://tracing."),
+    option("--plot", "Draw both time lines, one above the other: a .png, .svg or .pdf file.", PICTURE),
+    option("--trace", "Save both, one process each, for Perfetto or chrome://tracing.", OUTPUT),
 )
 
 

@@ -26,6 +26,7 @@ from streamsim.cli.options import (
     PLAIN,
     device_options,
     formats,
+    option,
     pipeline_options,
     take_ranges,
 )
@@ -61,10 +62,10 @@ CLUSTER_S = 5.0  # for how long a cluster is looked for
 
 @click.command("sweep", cls=BriefCommand)
 @pipeline_options
-@click.option("--scale", help="Factor of the whole workload: elements, kernels' times, --host-load.")
+@option("--scale", "Factor of the whole workload: elements, kernels' times, --host-load.")
 @device_options
-@click.option("--file", type=FILE, help="A TOML file with these options by name. Options on the command line win.")
-@click.option("--output", "-o", type=OUTPUT, help="File to write: .csv or .jsonl. Default: standard output.")
+@option("--file", "A TOML file with these options by name. Options on the command line win.", FILE)
+@option("--output -o", "File to write: .csv or .jsonl. Default: standard output.", OUTPUT)
 @formats(
     (*FORMATS, "table", MARKDOWN_FORM),
     None,
@@ -72,8 +73,8 @@ CLUSTER_S = 5.0  # for how long a cluster is looked for
     "How to write it. Default: by the file's name; without a file, a table in a terminal and CSV in a pipe.",
 )
 @page_option
-@click.option("--workers", type=click.IntRange(1, 1024), help="Processes on this machine.")
-@click.option("--dask", metavar="ADDRESS", help="A Dask cluster's scheduler, such as tcp://host:8786.")
+@option("--workers", "Processes on this machine.", click.IntRange(1, 1024))
+@option("--dask", "A Dask cluster's scheduler, such as tcp://host:8786.", metavar="ADDRESS")
 def sweep_command(
     file: Path | None,
     output: Path | None,

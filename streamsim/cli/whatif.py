@@ -21,6 +21,7 @@ from streamsim.cli.options import (
     device_options,
     format_options,
     one_of,
+    option,
     part_options,
     pipeline_options,
 )
@@ -65,51 +66,34 @@ MAKERS: dict[str, Callable[..., Change]] = {
 @device_options
 @part_options
 @all_of(*(click.option(f"--{name.replace('_', '-')}", is_flag=True, help=text) for name, text in FLAGS.items()))
-@click.option(
+@option(
     "--workers",
-    type=click.IntRange(1, MOST_WORKERS),
-    help="Let this many workers load the data of the steps, which the host loads itself.",
+    "Let this many workers load the data of the steps, which the host loads itself.",
+    click.IntRange(1, MOST_WORKERS),
 )
-@click.option(
-    "--buffers",
-    type=click.IntRange(0, 1024),
-    metavar="TIMES",
-    help="Use this many times the device buffers; 0: one a chunk.",
+@option(
+    "--buffers", "Use this many times the device buffers; 0: one a chunk.", click.IntRange(0, 1024), metavar="TIMES"
 )
-@click.option("--depth", type=COUNT, help="Stream layers through this many buffers.")
-@click.option("--chunks", type=CHUNKS, help="Cut the work into this many chunks in all: a multiple of its chunks now.")
-@click.option("--streams", type=COUNT, help="Issue the steps over this many streams in turn.")
-@click.option(
-    "--order", type=one_of((*sorted(ISSUE_ORDERS), IN_ROUNDS)), help="Issue chunk by chunk, or stage by stage."
-)
-@click.option(
-    "--prefetch", type=COUNT, metavar="DEPTH", help="Copy the data of the next steps beside this step's work."
-)
-@click.option("--set-connections", type=click.IntRange(1, MOST_CONNECTIONS), help="Use this many hardware queues.")
-@click.option(
-    "--front-end-cost", metavar="0.5x", help="Let calls, and the short work between them, take this part of their time."
-)
-@click.option(
+@option("--depth", "Stream layers through this many buffers.", COUNT)
+@option("--chunks", "Cut the work into this many chunks in all: a multiple of its chunks now.", CHUNKS)
+@option("--streams", "Issue the steps over this many streams in turn.", COUNT)
+@option("--order", "Issue chunk by chunk, or stage by stage.", one_of((*sorted(ISSUE_ORDERS), IN_ROUNDS)))
+@option("--prefetch", "Copy the data of the next steps beside this step's work.", COUNT, metavar="DEPTH")
+@option("--set-connections", "Use this many hardware queues.", click.IntRange(1, MOST_CONNECTIONS))
+@option("--front-end-cost", "Let calls, and the short work between them, take this part of their time.", metavar="0.5x")
+@option(
     "--kernel",
+    "Let kernels of this name (gemm*: several) take this part of their time. Repeatable.",
     multiple=True,
     metavar="NAME=0.8x",
-    help="Let kernels of this name (gemm*: several) take this part of their time. Repeatable.",
 )
-@click.option(
-    "--on-device", metavar="NAME|FILE", shell_complete=complete_device, help="Run on another device than --device."
-)
-@click.option("--independent", is_flag=True, help="Assume that steps need nothing of each other and can be cut.")
-@click.option(
-    "--output",
-    "-o",
-    type=FILE,
-    help="Write the schedule with all of the changes to this file, or with --as its program.",
-)
-@click.option(
-    "--as",
-    "language",
-    type=one_of(LANGUAGES),
-    help="Write the pipeline with the changes, in this language, of a program whose steps repeat.",
+@option("--on-device", "Run on another device than --device.", metavar="NAME|FILE", shell_complete=complete_device)
+@option("--independent", "Assume that steps need nothing of each other and can be cut.", is_flag=True)
+@option("--output -o", "Write the schedule with all of the changes to this file, or with --as its program.", FILE)
+@option(
+    "--as language",
+    "Write the pipeline with the changes, in this language, of a program whose steps repeat.",
+    one_of(LANGUAGES),
 )
 @beside_options
 @page_option

@@ -32,6 +32,7 @@ from streamsim.cli.options import (
     all_of,
     kind_of_file,
     one_of,
+    option,
     picked,
 )
 from streamsim.cli.printing import NOTED, OWN_CARD
@@ -79,36 +80,33 @@ SEARCHED = ("max_chunks", "max_streams")
 ALONE = "needs a single program; give one, and one value of each option, or leave it out"
 
 which_layers = all_of(
-    click.option("--layers", type=FILE, help="A model's layers, a TOML file, in place of a workload."),
-    click.option(
-        "--passes",
-        type=COUNT,
-        help="With --layers: number of passes over all layers. Default: the number in the layers file.",
+    option("--layers", "A model's layers, a TOML file, in place of a workload.", FILE),
+    option(
+        "--passes", "With --layers: number of passes over all layers. Default: the number in the layers file.", COUNT
     ),
-    click.option(
+    option(
         "--direction",
-        type=one_of(DIRECTIONS),
-        help="With --layers: forward passes, from the first layer to the last; backward passes, from the last to the"
+        "With --layers: forward passes, from the first layer to the last; backward passes, from the last to the"
         " first; or both in each pass, as a training step. Default: the direction in the layers file.",
+        one_of(DIRECTIONS),
     ),
-    click.option(
+    option(
         "--reserve",
-        type=Quantity("size", partial(parse_bytes, least=0)),
-        help="With --layers: memory on the card for the CUDA context and activations, such as 2GiB. Default of best: a"
+        "With --layers: memory on the card for the CUDA context and activations, such as 2GiB. Default of best: a"
         " tenth of the memory.",
+        Quantity("size", partial(parse_bytes, least=0)),
     ),
 )
 place_layers = all_of(
     which_layers,
-    click.option("--depth", type=COUNT, help="With --layers: buffers that streamed layers take in turn. Default: 2."),
-    click.option("--resident", help="With --layers: names of the layers that stay on the card, separated by commas."),
+    option("--depth", "With --layers: buffers that streamed layers take in turn. Default: 2.", COUNT),
+    option("--resident", "With --layers: names of the layers that stay on the card, separated by commas."),
 )
 bound_layers = all_of(
     which_layers,
-    click.option("--max-depth", type=COUNT, help="With --layers: search up to this many buffers. Default: 8."),
-    click.option("--host-memory-limit", type=SIZE, help="With --layers: most memory that may be pinned on the host."),
+    option("--host-memory-limit", "With --layers: most memory that may be pinned on the host.", SIZE),
 )
-OF_LAYERS = ("passes", "direction", "reserve", "depth", "resident", "max_depth", "host_memory_limit")
+OF_LAYERS = ("passes", "direction", "reserve", "depth", "resident", "host_memory_limit")
 
 # Programs: schedules, and what a profiler recorded
 

@@ -1,9 +1,7 @@
 """Remedies keep their promise: they are the same work, free of races, and take what is said of them."""
 
-import json
 import re
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,10 +13,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from race_oracle import races
 from same_work import ON_CARD, ON_HOST, Terms, amounts, output, pipelines
-from strategies import d2h, devices, h2d, kernel, program, schedules
+from strategies import devices, h2d, kernel, schedules
 
 from streamsim.advice import Values, advise, explain
-from streamsim.cli import main
 from streamsim.device import Device, load_device, with_memory_limit
 from streamsim.errors import InputError
 from streamsim.model import simulate
@@ -38,10 +35,8 @@ from streamsim.program import (
     breadth_first,
     depth_first,
     prefetch,
-    read_schedule,
     ring,
     serial,
-    write_schedule,
 )
 from streamsim.transform import (
     NON_BLOCKING,
@@ -57,7 +52,6 @@ from streamsim.transform import (
 
 FACTORS, STREAMS = Values().factors, Values().streams
 WORKLOAD = Workload(1 << 24, (4,), (4,), (WorkloadKernel("kernel", 0.57e-3),))
-README = ["--h2d", "64MiB", "--kernel", "0.57ms", "--d2h", "64MiB", "--chunks", "16", "--streams", "4"]
 
 
 def ticks(seconds: float) -> int:
@@ -387,38 +381,3 @@ def test_more_connections_are_advised_only_where_the_card_can_have_them() -> Non
     assert advised(load_device("h200").with_connections(1))
     assert not advised(load_device("c2050"))
     assert not advised(load_device("c1060"))
-
-
-# The command
-
-
-def run(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> str:
-    assert main(list(arguments)) == code
-    out, err = capsys.readouterr()
-    assert bool(out) == (code == 0)
-    assert bool(err) == (code != 0)
-    return out + err
-
-
-def test_the_schedule_with_the_first_remedy_can_be_saved(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    better = tmp_path / "better.json"
-    said = json.loads(run(capsys, "explain", *README, "--order", "breadth-first", "--remedied", str(better), "--json"))
-    assert said["losses"][0]["cause"] == "issue-order"
-    assert said["first"]["options"] == ["--order", "depth-first"]
-    after = json.loads(run(capsys, "predict", str(better), "--json"))
-    assert said["first"]["gain"] == pytest.approx(said["makespan_s"] / after["makespan_s"])
-    assert read_schedule(better).ops == depth_first(WORKLOAD, 16, 4).ops
-
-
-def test_nothing_is_saved_where_there_is_no_other_schedule(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    plan, better = tmp_path / "plan.json", tmp_path / "better.json"
-    write_schedule(program(h2d(1, 1 << 20)), plan)
-    said = run(capsys, "explain", str(plan), "--device", "ideal", "--remedied", str(better), code=2)
-    assert said.startswith(f"streamsim: error: --remedied {better}: nothing is worth changing: no change helps; ")
-    # Stream 3 shares stream 1's queue: its long copy stands behind a short one that waits for the kernel.
-    ops = (kernel(1, 1_000_000), d2h(1, 4096), d2h(2, 4096), d2h(3, 50 << 20))
-    write_schedule(program(*ops, streams=3), plan)
-    said = run(capsys, "explain", str(plan), "--connections", "2", "--remedied", str(better), code=2)
-    why = "the schedule stays as it is: set CUDA_DEVICE_MAX_CONNECTIONS=3; nothing to save"
-    assert said == f"streamsim: error: --remedied {better}: {why}\n"
-    assert not better.exists()

@@ -47,9 +47,9 @@ def test_predict_schedule_and_explain_say_what_the_library_says(capsys: pytest.C
 
 
 def test_best_says_what_the_library_says(capsys: pytest.CaptureFixture[str]) -> None:
-    limits = ("--memory-limit", "145MB", "--reserve", "10MB", "--host-memory-limit", "100MB", "--max-depth", "2")
+    limits = ("--memory-limit", "145MB", "--reserve", "10MB", "--host-memory-limit", "100MB")
     found = figures(capsys, "best", "--layers", "model.toml", *limits, "--device", "a100")
-    wanted = best_offload(MODEL, "a100", 145_000_000, 10_000_000, 100_000_000, 2)
+    wanted = best_offload(MODEL, "a100", 145_000_000, 10_000_000, 100_000_000)
     inputs = unstamped(found).pop("inputs")
     assert (found["direction"], found["assumed"]) == ("forward", [])
     plain = json.loads(json.dumps(wanted.to_json()))
