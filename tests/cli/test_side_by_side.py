@@ -52,8 +52,7 @@ def test_each_program_is_explained_as_it_is_alone(capsys: pytest.CaptureFixture[
     rows = figures(capsys, "explain", *files)["rows"]
     assert [row.pop("schedule") for row in rows] == files
     for file, row in zip(files, rows, strict=True):
-        assert {name: figures(capsys, "explain", file)[name] for name in row if name != "inputs"} == {
-            name: value for name, value in row.items() if name != "inputs"
-        }
+        alone = figures(capsys, "explain", file)
+        assert row | {"inputs": alone["inputs"]} == {name: alone[name] for name in row}
     lines = list(csv.DictReader(printed(capsys, "explain", *files, "--format", "csv").splitlines()))
     assert [float(line["makespan_s"]) for line in lines] == [row["makespan_s"] for row in rows]
