@@ -26,9 +26,11 @@ from streamsim.search.sweep import (
     format_of,
     header,
     predict_block,
+    read_asked,
     read_rows,
+    sweep,
     sweep_blocks,
+    sweep_of,
     write_sweep,
 )
-from streamsim.search.sweep_text import ARRAYS, ONCE, read_asked, sweep, sweep_of
 from streamsim.search.tuning import Proposals, candidates, default_grid, proposals

@@ -3,6 +3,16 @@
 A :class:`Sweep` is a small value. A worker gets two numbers, ``start`` and ``stop``, and makes these combinations
 itself. Combination i is i written in mixed radix, with the last axis counting fastest. It depends on nothing else, so
 neither the executor nor the order of its results changes a row.
+
+Axes are described in text: options of the command, or a TOML file with the same names::
+
+    device = "a100,h200"
+    h2d = ["64MiB"]              # a text for each array; a range in it is an axis
+    kernel = ["0.1ms..1ms*1.5"]
+    d2h = ["64MiB"]
+    chunks = "1..64"             # or [1, 2, 4]
+    streams = "1,2,4,8"
+    set."h2d.latency_s" = "1us..8us*2"
 """
 
 from __future__ import annotations
@@ -13,6 +23,8 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
+from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from itertools import chain, groupby, islice
 from math import prod
@@ -23,21 +35,63 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec.structs import asdict, replace
 
-from streamsim.checks import check_number
-from streamsim.device import Device, changed, known_within
+from streamsim.checks import MOST_CHUNKS, SHORTEST_KERNEL_S, check_number
+from streamsim.device import (
+    Device,
+    as_device,
+    changed,
+    current,
+    full_name,
+    known_within,
+    names_front_end,
+    parser_of,
+    split_setting,
+    targets_of,
+    with_front_end,
+    with_memory_limit,
+    written_in,
+)
 from streamsim.errors import InputError, NoRoomError
-from streamsim.files import file_error
-from streamsim.program import Config, Workload, WorkloadKernel, per_element
+from streamsim.files import file_error, read_bytes, read_table
+from streamsim.program import (
+    HOST_MEMORIES,
+    LAUNCHES,
+    ORDERS,
+    Config,
+    Workload,
+    WorkloadKernel,
+    parse_kernel,
+    per_element,
+    read_plan,
+    read_workload,
+    workload_of_sizes,
+)
 from streamsim.rules import TICKS_PER_S
 from streamsim.search.grid import evaluate_ticks, is_fast
-from streamsim.text import from_cell, short, to_cell
+from streamsim.text import (
+    ALL,
+    LARGEST_TOML_BYTES,
+    chosen,
+    expand,
+    from_cell,
+    kind_of,
+    parse_buffers,
+    parse_bytes,
+    parse_count,
+    parse_number,
+    parse_seconds,
+    short,
+    shown,
+    to_cell,
+)
 
 FORMATS = ("csv", "jsonl")
 TEXT_COLUMNS = ("device", "order", "memory", "launch")
 LONGEST_ROW = 1 << 20  # bytes
 CONFIG = Config.__struct_fields__
-ARRAYS = {"h2d_bytes": "inputs", "kernel_s": "kernels", "d2h_bytes": "outputs"}  # axes, and fields of a workload
-HOST, ONCE = ("host_work_s", "host_load_s"), ("h2d_once", "d2h_once")
+ARRAYS = {"h2d": "inputs", "kernel": "kernels", "d2h": "outputs"}  # options, and fields of a workload
+HOST, ONCE = ("host_work", "host_load"), ("h2d_once", "d2h_once")
+COLUMNS = {"h2d": "h2d_bytes", "kernel": "kernel_s", "d2h": "d2h_bytes"} | {name: f"{name}_s" for name in HOST}
 WITHIN = "known_within"  # the relative error of the times if the device's latencies are assumed, else None
 RESULTS = ("makespan_s", "serial_s", "speedup", WITHIN)
 UNISSUED, NO_ROOM = "cannot be issued", "have no room on the card"  # why combinations have no row
@@ -98,7 +152,7 @@ class Sweep(msgspec.Struct, frozen=True):
         left_out = {
             *(f"{name}_bytes" for name in ONCE if not getattr(work, name)),
             *(() if launched else numbered("kernel_launches", work.kernels)),
-            *(name for name in HOST if name not in axes),
+            *(COLUMNS[name] for name in HOST if COLUMNS[name] not in axes),
         }
         settings = (name for name in axes if "." in name)
         works = (name for name in _work_cells(work) if name not in left_out)
@@ -121,17 +175,17 @@ class Sweep(msgspec.Struct, frozen=True):
 
     def workload_at(self, point: Mapping[str, Any]) -> Workload:
         """Return the workload of a combination. Raises InputError if its sizes contradict each other."""
-        base, new = self.workload, {name: point[name] for name in HOST if name in point}
-        size_of = partial(per_element, elements=base.elements or 1)
-        for column, field_name in ARRAYS.items():
-            old = getattr(base, field_name)
+        base = self.workload
+        new: dict[str, Any] = {COLUMNS[name]: point[COLUMNS[name]] for name in HOST if COLUMNS[name] in point}
+        for name, field_name in ARRAYS.items():
+            old, column = getattr(base, field_name), COLUMNS[name]
             values = [point[axis.name] for axis in self.work_axes if axis.name.startswith(column)]
             if values and len(values) != len(old):
                 raise InputError(f"{column}: {len(values)} given; the workload has {len(old)}")
-            if values and field_name == "kernels":
+            if values and name == "kernel":
                 new[field_name] = tuple(map(_retimed, old, values))
             elif values:
-                new[field_name] = tuple(size_of(column.removesuffix("_bytes"), size) for size in values)
+                new[field_name] = tuple(per_element(name, size, base.elements or 1) for size in values)
         workload = replace(base, **new)
         return scaled(workload, point["scale"]) if "scale" in point else workload
 
@@ -147,24 +201,19 @@ class Sweep(msgspec.Struct, frozen=True):
 
 
 def checked(sweep: Sweep) -> Sweep:
-    """Return ``sweep``. Raises InputError for too many combinations, and if none of them can be issued.
-
-    A combination that can be issued in more streams can be in the fewest. The first ``MOST_REFUSED`` are tried.
-    """
+    """Return ``sweep``. Raises InputError for too many combinations, and if none can be issued (of many: not sought)."""
     if (count := len(sweep)) > MOST_COMBINATIONS:
         largest = max(sweep.axes, key=lambda axis: len(axis.values))
         raise InputError(
             f"{largest.name} = {len(largest.values)} values: a sweep of {count} combinations, more than"
             f" {MOST_COMBINATIONS}; give larger steps, or sweep it in parts"
         )
-    axes = (Axis(axis.name, (min(axis.values),)) if axis.name == "streams" else axis for axis in sweep.config_axes)
-    fewest = replace(sweep, config_axes=tuple(axes))
     refused = None
-    for found in islice(combinations(fewest), MOST_REFUSED):
+    for found in islice(combinations(sweep), MOST_REFUSED):
         if isinstance(found, Combination):
             return sweep
         refused = refused or found
-    if len(fewest) > MOST_REFUSED:
+    if count > MOST_REFUSED:
         return sweep
     raise InputError(f"an empty grid: none of its {count} combinations can be issued: {refused}")
 
@@ -230,7 +279,7 @@ def _work_cells(workload: Workload) -> dict[str, Any]:
         **numbered("d2h_bytes", workload.output_bytes),
         **{f"{name}_bytes": sum(getattr(workload, name)) for name in ONCE},
         **numbered("kernel_launches", [kernel.launches for kernel in workload.kernels]),
-        **{name: getattr(workload, name) for name in HOST},
+        **{COLUMNS[name]: getattr(workload, COLUMNS[name]) for name in HOST},
     }
 
 
@@ -260,19 +309,16 @@ def scaled(workload: Workload, factor: float) -> Workload:
 # Prediction
 
 
+@dataclass
 class Tally:
     """The rows of a sweep so far: their number, the fastest one, and the combinations without a row.
 
     ``left_out``: by why, how many there are, and the message of the first one.
     """
 
-    def __init__(self) -> None:
-        self.rows = 0
-        self.fastest: SweptRow | None = None
-        self.left_out: dict[str, tuple[int, str]] = {}
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Tally) and vars(self) == vars(other)
+    rows: int = 0
+    fastest: SweptRow | None = None
+    left_out: dict[str, tuple[int, str]] = field(default_factory=dict)
 
     def counted(self, blocks: Iterable[Block]) -> Iterator[Block]:
         """Yield the blocks, each once it is counted."""
@@ -505,3 +551,200 @@ def _value(name: str, text: str) -> Any:
         return int(text) if text.isdecimal() else float(text)
     except ValueError:
         return from_cell(text)
+
+
+# Axes in text
+
+
+USUAL_DEVICE = "h200"
+Asked = dict[str, list[str]]  # the texts under each of NAMES; under "set" texts such as "h2d.latency_s=1us,2us"
+
+
+def _scale(text: str, field: str) -> float:
+    with suppress(ValueError):
+        if 1e-9 <= float(text) <= 1e9:
+            return float(text)
+    raise InputError(f"{field} = {shown(text)}: expected a number from 1e-09 to 1e+09")
+
+
+def _kernels(text: str, name: str) -> Sequence[float | WorkloadKernel]:
+    """Return the times of an axis in seconds, or the one kernel that has launches or other keys besides a time."""
+    if {"@", "=", "/"} & {*text}:
+        return (parse_kernel(text),)
+    return expand(text, name, _KERNEL_TIME, False, False)
+
+
+Values = Callable[[str, str], Sequence[Any]]  # makes the values of an axis of a text and the axis's name
+_KERNEL_TIME = partial(parse_seconds, least=SHORTEST_KERNEL_S)
+_sizes: Values = partial(expand, parse=parse_bytes, step_by_one=False)
+_times: Values = partial(expand, parse=parse_seconds, whole=False, step_by_one=False)
+_numbers: Values = partial(expand, parse=partial(parse_number, most=MOST_CHUNKS))
+DEVICE_AXES: dict[str, Values] = {"connections": partial(expand, parse=partial(parse_count, most=32))}
+WORK_AXES: dict[str, Values] = {
+    **{"h2d": _sizes, "kernel": _kernels, "d2h": _sizes, "host_work": _times, "host_load": _times},
+    "scale": partial(expand, parse=_scale, whole=False),
+}
+CONFIG_AXES: dict[str, Values] = {
+    "memory": lambda text, name: chosen(name, text, HOST_MEMORIES),
+    "launch": lambda text, name: chosen(name, text, LAUNCHES),
+    "order": lambda text, name: chosen(name, text, ORDERS),
+    "buffers": lambda text, _: parse_buffers(text),
+    "chunks": _numbers,
+    "streams": _numbers,
+}
+OF_THE_DEVICE = ("device", "front_end", "connections", "memory_limit", "set")
+NAMES = ("workload", *OF_THE_DEVICE, *ARRAYS, *ONCE, "elements", *HOST, "scale", *CONFIG_AXES)
+
+
+def read_asked(path: str | os.PathLike[str]) -> Asked:
+    """Return the texts in a sweep's or a workload's file. Raises InputError naming the file, the name and the value."""
+    if kind_of(read_bytes(path, LARGEST_TOML_BYTES)) == "workload":
+        return {"workload": [str(path)]}
+    asked = {name: _asked(name, value, f"{path}: ") for name, value in read_table(path).items()}
+    if "workload" in asked:  # beside the file that names it
+        asked["workload"] = [str(Path(path).parent / asked["workload"][0])]
+    return asked
+
+
+def _asked(name: str, value: Any, place: str) -> list[str]:
+    """Return the values under ``name`` as texts; an error message begins with ``place``."""
+    if name not in NAMES:
+        raise InputError(f"{place}{name} = {shown(value)}: unknown; expected one of {', '.join(NAMES)}")
+    if name == "set" and isinstance(value, Mapping):
+        return [f"{key}={','.join(_texts(f'set.{key}', item, place))}" for key, item in value.items()]
+    texts = _texts(name, value, place)
+    return texts if name in (*ARRAYS, *ONCE) else [",".join(texts)]
+
+
+def _texts(name: str, value: Any, place: str) -> list[str]:
+    """Return a text, a number, or each of a list of them as text; None stands for a buffer for each chunk."""
+    values = list(value) if isinstance(value, list | tuple | range) else [value]
+    if name == "buffers":
+        values = [ALL if item is None else item for item in values]
+    if not values or not all(type(item) in (str, int, float) for item in values):
+        raise InputError(f"{place}{name} = {shown(value)}: expected a text, a number or a list of them")
+    try:
+        texts = [str(item) for item in values]
+    except ValueError:  # a number of more digits than Python is willing to write
+        raise InputError(f"{place}{name} = {shown(value)}: expected a number of fewer digits") from None
+    if name in ("kernel", *HOST) or name.startswith("set."):  # a number is in seconds where text needs its unit: 1e0
+        pairs = zip(values, texts, strict=True)
+        return [text if isinstance(item, str) or "e" in text else f"{text}e0" for item, text in pairs]
+    return texts
+
+
+def sweep(
+    workload: Workload | None = None,
+    device: Device | str | Path | Sequence[Device | str | Path] = USUAL_DEVICE,
+    **axes: Any,
+) -> Sweep:
+    """Return a sweep over every combination of the ``axes`` for ``workload`` on one or several devices.
+
+    Iteration predicts the combinations. Each row is a dict, with times in seconds::
+
+        for row in sweep(workload, ["a100", "h200"], chunks="1..64*2", streams=[1, 2, 4]): ...
+
+    Axes have the names of a sweep file. A value is a number, a text such as ``"1..64*2"`` or ``"1,2,4"``, or a list of
+    these.
+
+    - How to cut and issue: ``chunks``, ``streams``, ``order``, ``buffers`` (None: one for each chunk), ``memory``,
+      ``launch``.
+    - The work: ``host_work``, ``host_load``, ``scale``.
+    - The device: ``front_end``, ``connections``, ``memory_limit``, and ``set``, a dict from names of a
+      profile's numbers to values.
+    - Without a workload: ``h2d``, ``kernel`` and ``d2h`` (a list has an entry for each array or kernel), ``elements``,
+      ``h2d_once`` and ``d2h_once``.
+
+    Raises InputError naming the axis.
+    """
+    devices = [device] if isinstance(device, Device | str | Path) else list(device)
+    if "workload" in axes:
+        raise InputError("workload: a sweep takes one; give it first")
+    return _sweep({name: _asked(name, value, "") for name, value in axes.items()}, workload, devices)
+
+
+def sweep_of(asked: Mapping[str, Sequence[str]]) -> Sweep:
+    """Return the sweep that the texts describe; missing names have their default. Raises InputError naming a text."""
+    texts = {name: list(values) for name, values in asked.items() if values}
+    workload = None
+    if "workload" in texts:
+        path = texts["workload"][0]
+        plan = {name: _asked(name, value, f"{path}: ") for name, value in read_plan(path).items() if name in NAMES}
+        texts, workload = {**plan, **texts}, read_workload(path)
+    return _sweep(texts, workload, _split(texts, "device") or [USUAL_DEVICE])
+
+
+def _sweep(texts: Asked, workload: Workload | None, asked: Sequence[Device | str | Path]) -> Sweep:
+    if not asked:
+        raise InputError("devices = []: a sweep needs at least one")
+    workload = _workload(texts, workload)
+    devices = _devices(texts, workload.front_end, asked)
+    settings = _set_axes(texts.get("set", ()), devices[0])
+    cards = (Axis("device", tuple(device.name for device in devices)), *_axes(texts, DEVICE_AXES), *settings)
+    return checked(Sweep(cards, _axes(texts, WORK_AXES), _axes(texts, CONFIG_AXES), devices, workload))
+
+
+def _workload(texts: Asked, given: Workload | None) -> Workload:
+    """Return the ``given`` workload, or one with as many arrays and kernels as ``texts`` have, which are axes."""
+    own = [name for name in ("elements", *ONCE) if name in texts]
+    if given is not None:
+        for name in own:
+            raise InputError(f"{name}: the workload says it; leave it out, or use scale for other sizes")
+        return given
+    if not texts.keys() & {*ARRAYS}:
+        nothing = ", as nothing is cut of what is copied once" if texts.keys() & {*ONCE} else ""
+        raise InputError(f"no workload: give --h2d SIZE, --kernel TIME or --d2h SIZE{nothing}, or a workload file")
+    elements = parse_count(texts["elements"][0], "elements") if "elements" in texts else None
+    h2d, kernels, d2h = (len(texts.get(name, ())) for name in ARRAYS)
+    size, (h2d_once, d2h_once) = elements or 1, (texts.get(name, ()) for name in ONCE)
+    kernels_s = [SHORTEST_KERNEL_S] * kernels
+    return workload_of_sizes([size] * h2d, kernels_s, [size] * d2h, elements, h2d_once, d2h_once)
+
+
+def _devices(texts: Asked, front_end: str, asked: Sequence[Device | str | Path]) -> tuple[Device, ...]:
+    """Return the devices: of the front ends in ``texts``, else of the workload's unless a device names its own."""
+    limit = parse_bytes(texts["memory_limit"][0], "memory_limit") if "memory_limit" in texts else None
+    found: dict[str, Device] = {}
+    for one in asked:
+        card, is_told = as_device(one), not isinstance(one, Device) and names_front_end(one)
+        usual = card if is_told else written_in(card, front_end)
+        for device in [with_front_end(card, name.lower()) for name in _split(texts, "front_end")] or [usual]:
+            if (name := device.name) in found:
+                raise InputError(f"device = {shown(name)}: two profiles of this name; rename one (name = in its file)")
+            found[name] = with_memory_limit(device, limit)
+    return tuple(found.values())
+
+
+def _axes(texts: Asked, known: Mapping[str, Values]) -> tuple[Axis, ...]:
+    """Return the axes of ``known`` that ``texts`` has: one of each array and kernel, and one of each other name."""
+    found: list[Axis] = []
+    for name, values in known.items():
+        given = texts.get(name, []) if name in ARRAYS else [",".join(texts[name])] if name in texts else []
+        columns = numbered(COLUMNS.get(name, name), given)
+        found += [Axis(column, tuple(values(text, name))) for column, text in columns.items()]
+    return tuple(found)
+
+
+def _set_axes(texts: Sequence[str], device: Device) -> list[Axis]:
+    """Return the axes of the profile's numbers and rules, of texts such as ``"h2d.latency=1us..8us*2"``.
+
+    The profile's value gives the kind of values. Raises InputError for values that a profile cannot have, and for two
+    axes of one number.
+    """
+    axes = []
+    for text in texts:
+        given, values = split_setting(text, "NAME=VALUES such as h2d.latency_s=1us,2us")
+        name, parse = full_name(device, given), parser_of(device, given)
+        if parse is not None:
+            whole = isinstance(current(device, name), int)
+            axes.append(Axis(name, expand(values, name, parse, whole=whole, step_by_one=whole)))
+            continue
+        axes.append(Axis(name, tuple(part.strip() for part in values.split(","))))
+        for value in axes[-1].values:
+            changed(device, {name: value})
+    targets_of(device, dict.fromkeys(axis.name for axis in axes))
+    return axes
+
+
+def _split(texts: Asked, name: str) -> list[str]:
+    return [part.strip() for text in texts.get(name, ()) for part in text.split(",")]

@@ -125,15 +125,6 @@ def test_sizes_kernels_and_devices_can_be_axes() -> None:
     ) == len(rows)
 
 
-def test_arrays_are_those_that_their_numbers_say() -> None:
-    """Ten of them, so that the tenth is not the second."""
-    sizes = {k: 1024 * k for k in range(1, 11)}
-    found = sweep(None, "ideal", h2d=[*sizes.values()], d2h=[*sizes.values()], elements=1024)
-    assert found.workload_at(found.point(0)) == Workload(1024, tuple(range(1, 11)), tuple(range(1, 11)))
-    (row,) = rows_of(found)
-    assert all(row[f"h2d_bytes_{k}"] == row[f"d2h_bytes_{k}"] == size for k, size in sizes.items())
-
-
 def test_a_workloads_file_with_other_sizes_and_times(tmp_path: Path) -> None:
     """One for each array and kernel that it has, in bytes, which are scaled with all else."""
     kernels = (WorkloadKernel(duration_s=1e-3), WorkloadKernel("sincos", parameter=10))
@@ -184,19 +175,6 @@ def test_a_bare_time_beside_a_file_keeps_the_kernel_and_more_replaces_it(tmp_pat
     ):
         found = sweep_of({"workload": [str(tmp_path / "w.toml")], "kernel": [text]})
         assert found.workload_at(found.point(0)).kernels == (expected,)
-
-
-def test_ranges_of_times_have_all_that_is_said_of_the_kernel() -> None:
-    """Each row is what predict says of that kernel; what is copied once has a column, too."""
-    asked = {"h2d": ["1MiB"], "h2d_once": ["64KiB", "1KiB"], "kernel": ["1ms..4ms*2,50us@1/16,25ms/600,threads=64Ki"]}
-    rows = rows_of(sweep_of({**asked, "chunks": ["4"], "device": ["h200"]}))
-    texts = ["1ms", "2ms", "4ms", "25ms/600"]
-    assert [row["kernel_s"] for row in rows] == [1e-3, 2e-3, 4e-3, 25e-3]
-    assert [row["kernel_launches"] for row in rows] == [1, 1, 1, 600]
-    assert {row["h2d_once_bytes"] for row in rows} == {65 << 10}
-    for row, text in zip(rows, texts, strict=True):
-        workload = workload_of_sizes(["1MiB"], [f"{text},50us@1/16,threads=64Ki"], h2d_once=["64KiB", "1KiB"])
-        assert row["makespan_s"] == simulate(depth_first(workload, 4, 1), load_device("h200")).makespan_s
 
 
 # Sweep files
