@@ -201,7 +201,7 @@ class Sweep(msgspec.Struct, frozen=True):
 
 
 def checked(sweep: Sweep) -> Sweep:
-    """Return ``sweep``. Raises InputError for too many combinations, and if none can be issued (of many: not sought)."""
+    """Return ``sweep``. Raises InputError for too many combinations and if none can be issued."""
     if (count := len(sweep)) > MOST_COMBINATIONS:
         largest = max(sweep.axes, key=lambda axis: len(axis.values))
         raise InputError(
