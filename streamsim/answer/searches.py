@@ -17,7 +17,7 @@ from streamsim.page import Map, Shown, column_words, map_of, spread, value_words
 from streamsim.program import Config, Layers, Schedule, Workload
 from streamsim.report import Fact, Table, facts
 from streamsim.rules import TICKS_PER_S
-from streamsim.search import CONFIG, FASTER, RANGE_PERCENT, RESULTS, WITHIN, Best, Sweep, evaluate_ticks, is_fast
+from streamsim.search import CONFIG, FASTER, RESULTS, WITHIN, Best, Sweep, evaluate_ticks, is_fast
 from streamsim.text import counted, format_bytes, format_change, format_ratio, format_seconds
 from streamsim.timeline import Timeline
 
@@ -54,7 +54,7 @@ def best_answer(
     notes, link = link_notes(best.device, best.link)
     data = best.to_json(inputs)
     groups = (_times(best), _risk(best), _changes(best), _memory(best), _bound(best), _faster(best))
-    more: list[Table | str] = [facts("", [critical_facts(best.critical_s, within), _flat(best)], within), counts]
+    more: list[Table | str] = [facts("", [critical_facts(best.critical_s, within)], within), counts]
     described, of_layers = "", tuple[str, ...]()
     if isinstance(work, Schedule):
         described = f": {counted(best.compared['before'].more['chunks'], 'chunk')} of a program"
@@ -149,19 +149,10 @@ def _faster(best: Best[Any]) -> Iterator[Fact]:
             yield f"{name} {FASTER}x as fast", best.faster_s[name], f"{change} with the same schedule"
 
 
-def _flat(best: Best[Any]) -> list[Fact]:
-    """Return which numbers of chunks come near to the best."""
-    if best.chunks_within is None:
-        return []
-    low, high = best.chunks_within
-    stay = f"stay within {RANGE_PERCENT} % of {_named(best)} if nothing else changes"
-    return [("flatness", "", f"{low} to {high} chunks {stay}")]
-
-
 def how_sure(best: Best[Any]) -> list[str]:
     """Return how many programs were looked at, and what is not known for certain."""
     proved = best.programs - best.simulated - best.left_open
-    slower = f"more than {max(RANGE_PERCENT, best.near_percent)} % slower" if best.grid else "no faster"
+    slower = f"more than {best.near_percent} % slower" if best.grid else "no faster"
     counts = [f"{best.simulated:,} simulated", *([f"{proved:,} proved {slower} by their bounds"] if proved > 0 else [])]
     counts += [f"{best.left_open:,} left open"] if best.left_open else []
     lines = [f"{counted(best.programs, 'program')}: {', '.join(counts)}."]
@@ -173,8 +164,6 @@ def how_sure(best: Best[Any]) -> list[str]:
 
 
 def _doubt(best: Best[Any]) -> str:
-    if best.exact and best.simplest_exact:
-        return "Exact, except how flat it is"
     if best.exact:
         return f"The optimum is exact; a simpler program may come within {best.near_percent} % of it"
     if not best.floor_s:

@@ -6,10 +6,10 @@ Programs are simulated from coarse to fine:
    long as half of the budget that is left allows it, or for all programs the whole;
 2. neighbours of the best programs and of the simplest one near the best, as long as they lead to better ones.
 
-Programs of as many chunks share a bound: no way to issue them is faster (:mod:`streamsim.analysis.bounds`). What is
-more than 5 % slower by its bound is not simulated; this is the widest margin that results report. If the budget allows
-all others, which is usual with the compiled twin, the result is that of simulating the whole grid. Otherwise the bounds
-of what was left out show which margins are known.
+Programs of as many chunks share a bound: no way to issue them is faster (:mod:`streamsim.analysis.bounds`). What its
+bound shows to be slower than the best by more than the simplest may be is not simulated. If the budget allows all
+others, which is usual with the compiled twin, the result is that of simulating the whole grid. Otherwise the bounds of
+what was left out show what is known.
 
 If configurations take equally long, the simplest one wins: fewest chunks, then fewest streams, then no ring of buffers
 or the smallest ring, depth-first before breadth-first, issued live before a graph.
@@ -34,7 +34,6 @@ from streamsim.rules import TICKS_PER_S
 from streamsim.search.grid import Grid, evaluate_ticks, is_fast, serial_ticks, simulation_costs
 from streamsim.search.searches import (
     BUDGET_OPS,
-    RANGE_PERCENT,
     Best,
     Progress,
     Search,
@@ -81,7 +80,7 @@ def best(
     usual = Config(chunks=min(USUAL, workload.most_chunks), streams=streams, memory=grid.memory).fitted()
     took = {usual: evaluate_ticks(workload, [usual], device, fast)[0], **found.took}
     prediction = predict(winner.schedule(workload), device)
-    left_open = len(found.open_within(found.widest_percent))
+    left_open = len(found.open_within(found.near_percent))
 
     def result(config: Config) -> SimulatedProgram[Config]:
         serial_s = serial_ticks(workload, config, device, fast) / TICKS_PER_S
@@ -110,7 +109,7 @@ def best(
         left_open=left_open,
         left_open_because=f"the budget of {budget_ops} simulated ops is spent" if left_open else None,
         exact=not found.open_within(0),
-        simplest_exact=not found.open_within(found.near_percent),
+        simplest_exact=not left_open,
         floor_s=min([found.shortest, *map(found.bound, found.open_within(0))]) / TICKS_PER_S,
         work_bound=min(bounds, key=attrgetter("seconds")),
         issued_bound=prediction.issued_bound,
@@ -119,7 +118,6 @@ def best(
         compiled=fast,
         memory_bytes=grid.memory_limit_bytes,
         grid=grid,
-        chunks_within=found.chunks_within(winner),
         left_out_whys=left_out,
         most_chunks=grid.most_chunks(workload),
     )
@@ -148,7 +146,6 @@ class GridSearch(Search[Config]):
         self._workload, self._device, self._fast = workload, device, fast
         self._all = frozenset(configs)
         self.near_percent = near_percent(device)
-        self.widest_percent = max(RANGE_PERCENT, self.near_percent)
         self._at: dict[int, dict[int, list[Config]]] = {}  # by number of chunks and streams
         for config in configs:
             self._at.setdefault(config.chunks, {}).setdefault(config.streams, []).append(config)
@@ -168,13 +165,13 @@ class GridSearch(Search[Config]):
         return one.simplicity
 
     def run(self) -> None:
-        """Simulate all that may be within the widest margin, or as much as the budget allows."""
+        """Simulate all that may be near the best, or as much as the budget allows."""
         for ratio in RATIOS:
-            some = self.open_within(self.widest_percent, self._coarse(ratio))
+            some = self.open_within(self.near_percent, self._coarse(ratio))
             if self.cost_ops(some) > self.left_ops / 2:
                 break
             self.simulate(some)
-        rest = self.open_within(self.widest_percent)
+        rest = self.open_within(self.near_percent)
         if (cost := self.cost_ops(rest)) <= self.left_ops:
             self.total_ops = min(self.total_ops, self.spent_ops + cost)
             self.simulate(rest)
@@ -202,20 +199,6 @@ class GridSearch(Search[Config]):
             near = [self._at[chunks] for chunks, bound in least.items() if within(bound, self.shortest, percent)]
             some = (config for by_streams in near for configs in by_streams.values() for config in configs)
         return [one for one in some if one not in self.took and within(self.bound(one), self.shortest, percent)]
-
-    def chunks_within(self, winner: Config) -> tuple[int, int] | None:
-        """Return the least and most chunks of the unbroken range around the winner that stays near; None: unknown."""
-        at, ends = self._numbers.index(winner.chunks), [winner.chunks] * 2
-        for side, walk in enumerate((self._numbers[at::-1], self._numbers[at:])):
-            for chunks in walk:
-                config = replace(winner, chunks=chunks).fitted()  # at most as many streams, as in the grid
-                ticks = self.took.get(config, self.bound(config))
-                if config not in self._all or not within(ticks, self.shortest, RANGE_PERCENT):
-                    break
-                if config not in self.took:
-                    return None
-                ends[side] = chunks
-        return ends[0], ends[1]
 
     def _coarse(self, ratio: float) -> Iterator[Config]:
         """Yield the configurations whose numbers of chunks and streams both lie ``ratio`` apart or more."""

@@ -22,7 +22,6 @@ C = TypeVar("C")
 Progress = Callable[[int, int], None]  # takes the amount done and the total
 
 FASTER = 1.1
-RANGE_PERCENT = 5
 SURE = ("programs", "simulated", "left_open", "left_open_because", "lists_all", "exact", "simplest_exact", "floor_s")
 NEVER = 1 << 62  # ticks
 NEAR_PERCENT = 1  # the simplest candidate within this margin of the shortest is the one to use
@@ -186,9 +185,6 @@ class Best(Result, msgspec.Struct, Generic[C], frozen=True):
     **Only for a grid.**
 
     - ``grid``; ``left_out_whys``: the number of its programs that were not considered, by reason.
-    - ``chunks_within``: the least and most chunks such that every number of chunks of the
-      grid between them stays within 5 % of the optimum. The rest of the best configuration is unchanged, except that
-      there are at most as many streams as chunks. None: a search within a budget does not know the value.
     - ``most_chunks``: the most chunks that the workload can be cut into. Programs of more chunks are not counted in
       ``left_out_whys`` (None: the grid has no more).
 
@@ -221,7 +217,6 @@ class Best(Result, msgspec.Struct, Generic[C], frozen=True):
     memory_bytes: int | None = None
     pinned_limit_bytes: int | None = None
     grid: Grid | None = None
-    chunks_within: tuple[int, int] | None = None
     left_out_whys: dict[str, int] = {}
     most_chunks: int | None = None
     changes: WhatIf | None = None
@@ -297,12 +292,10 @@ class Best(Result, msgspec.Struct, Generic[C], frozen=True):
             changes = self.changes.to_json() if self.changes else {}
             told = {name: changes.get(name, []) for name in ("alone", "words", "assumed", "notes")}
             return {**said, **told, "not_tried": self.not_tried}
-        chunks = self.chunks_within and dict(zip(("from", "to"), self.chunks_within, strict=True))
         return {
             **said,
             "serial_program": "unchunked",
             "gain_over_usual": self.gain(self.compared["usual"].makespan_s),
-            "chunks_within": chunks and {"percent": RANGE_PERCENT, **chunks},
             **attributes(self, "left_out", "left_out_why", "most_chunks"),
         }
 

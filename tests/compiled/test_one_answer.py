@@ -96,4 +96,3 @@ def test_the_optimum_is_one_on_every_shipped_device(name: str, program: tuple[Wo
     one, other = (streamsim.best(workload, load_device(name), grid, fast=fast) for fast in (True, False))
     assert (one.exact, other.exact) == (True, True)
     assert (one.best, one.simplest, one.compared["usual"]) == (other.best, other.simplest, other.compared["usual"])
-    assert one.chunks_within == other.chunks_within

@@ -1,6 +1,6 @@
 """The best schedule: the optimum is what trying everything gives, and every figure beside it is what it says."""
 
-from itertools import product, takewhile
+from itertools import product
 from typing import Any
 
 import msgspec
@@ -19,7 +19,6 @@ from streamsim.program import ORDERS, Config, Workload, WorkloadKernel, build, s
 from streamsim.rules import TICKS_PER_S
 from streamsim.search import (
     FASTER,
-    RANGE_PERCENT,
     Grid,
     GridSearch,
     evaluate_ticks,
@@ -59,7 +58,7 @@ def seconds(config: Config, workload: Workload, device: Device) -> float:
 def test_the_optimum_is_what_trying_everything_gives(
     fast: bool, workload: Workload, device: Device, grid: Grid
 ) -> None:
-    """And so are the simplest within 1 %, and the range of chunks within 5 %."""
+    """And so is the simplest within 1 %."""
     tried = everything(workload, grid, device) if workload.work >= min(grid.chunks) else {}
     assume(tried)
     best = streamsim.best(workload, device, grid, fast=fast)
@@ -69,31 +68,12 @@ def test_the_optimum_is_what_trying_everything_gives(
     near = [c for c in tried if tried[c] * 100 <= shortest * 101]
     assert best.simplest.config == min(near, key=simplicity)
     assert best.simplest.makespan_s == tried[best.simplest.config] / TICKS_PER_S
-    assert best.chunks_within == chunks_within(tried, best.best.config, shortest)
     assert (best.programs, best.simulated <= best.programs) == (len(tried), True)
 
 
 def simplicity(c: Config) -> tuple[int, int, int, int, bool]:
     """Fewest chunks, then streams (three to prefetch), then no ring or the smallest, depth-first first, live first."""
     return c.chunks, 3 if c.is_prefetch else c.streams, c.buffers or 0, ORDERS.index(c.order), c.launch == "graph"
-
-
-def chunks_within(tried: dict[Config, int], winner: Config, shortest: int) -> tuple[int, int]:
-    """Walk from the winner both ways as long as the slice's next number of chunks is within 5 %."""
-
-    def is_near(chunks: int) -> bool:
-        like = msgspec.structs.replace(
-            winner,
-            chunks=chunks,
-            streams=min(winner.streams, chunks),
-            buffers=winner.buffers and min(winner.buffers, chunks),
-        )
-        return tried.get(like, shortest * 2) * 100 <= shortest * 105
-
-    numbers = sorted({config.chunks for config in tried})
-    at = numbers.index(winner.chunks)
-    below, above = (list(takewhile(is_near, walk)) for walk in (numbers[at::-1], numbers[at:]))
-    return below[-1], above[-1]
 
 
 # Within a budget
@@ -116,12 +96,10 @@ def test_whatever_the_budget_what_is_said_to_be_known_is_so(
     near = [c for c in tried if tried[c] * 100 <= shortest * 101]
     assert best.simplest.config in near
     assert not best.simplest_exact or best.simplest.config == min(near, key=simplicity)
-    if best.chunks_within is not None:
-        assert best.chunks_within == chunks_within(tried, best.best.config, shortest)
-    within = sum(t * 100 <= shortest * (100 + RANGE_PERCENT) for t in tried.values())
+    within = sum(t * 100 <= shortest * (100 + best.near_percent) for t in tried.values())
     assert within <= best.simulated + best.left_open <= best.programs == len(tried)
     assert (best.left_open == 0) == (best.left_open_because is None)
-    assert best.left_open or (best.chunks_within is not None and best.simplest_exact)
+    assert best.simplest_exact is (best.left_open == 0)
     assert best.simplest_exact <= best.exact
     assert (best.nearness == 0) if best.exact else (0 <= best.nearness < 1)
 
@@ -166,7 +144,7 @@ def test_no_more_is_simulated_than_the_budget_allows(
     assert reported == sorted(reported)
     assert all(done <= of_all <= budget for done, of_all in reported)
     if budget >= sum(costs.values()):
-        assert not found.open_within(RANGE_PERCENT)
+        assert not found.open_within(found.near_percent)
 
 
 @pytest.mark.skipif(not is_fast(), reason="needs numba, which stands in for SimPy: the ticks are the same")

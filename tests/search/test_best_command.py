@@ -68,7 +68,6 @@ def test_json_has_all_that_is_known() -> None:
     nested: dict[str, Any] = {
         **{"best": best, "simplest": best, "usual": usual},
         "first": {**first, "gain": 36 / 14, "condition": ""},
-        "chunks_within": {"percent": 5, "from": 12, "to": 12},
         "faster_s": dict.fromkeys(("link", "kernel", "launch"), 14 * NS),
         "inputs": {"a": 1},
     }
@@ -123,7 +122,6 @@ def test_the_command_says_what_is_not_known(capsys: pytest.CaptureFixture[str], 
     monkeypatch.setattr(import_module("streamsim.cli.best"), "BUDGET_OPS", 80)
     value = json.loads(said(capsys, *PIPELINE, "--json"))
     assert (value["exact"], value["simplest_exact"], value["compiled"]) == (False, False, False)
-    assert value["chunks_within"] is None
     assert value["left_open"] > 0
     assert value["left_open_because"] == "the budget of 80 simulated ops is spent"
     assert value["floor_s"] < value["best"]["makespan_s"]
