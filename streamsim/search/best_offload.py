@@ -126,9 +126,8 @@ def best_offload(
     room = WeightRoom((LARGEST_BYTES if limit is None else limit) - reserve_bytes, pinned_limit_bytes)
     _check_sizes(layers, room, reserve_bytes)
     costs = LayerCosts(layers, device)
-    space = Space(costs, room, most_depth)
-    every = space.all_ways()
-    ways = space.good_ways() if every is None else every
+    every = Space(costs, room, most_depth).all_ways()
+    ways = Space(costs, room, most_depth, progress).good_ways() if every is None else every
     if not ways:
         raise _nothing_fits(layers, room, every is not None)
     search = PlacementSearch(costs, reserve_bytes, budget_ops, progress)
@@ -138,7 +137,7 @@ def best_offload(
     near_ways = sum(within(way.bound, shortest, NEAR_PERCENT) for way in ways)
     if every is None and layers.passes * len(layers.turns) <= MOST_AGAIN:  # with less memory, other ones are good
         less = room._replace(card=search.simplest().device_bytes - 1)
-        search.try_leanest(Space(costs, less, most_depth).good_ways())
+        search.try_leanest(Space(costs, less, most_depth, progress).good_ways())
     ((best,), lean), shortest = (search.best_few(1), search.simplest()), search.shortest
     floor = min(shortest, costs.floor(room) if every is None else search.least_left)
     exact = floor == shortest
@@ -422,9 +421,13 @@ class _Earliest:
 
 
 class Space:
-    """The space of placements of the layers of ``costs`` in ``room``, over at most ``most_depth`` buffers."""
+    """The space of placements of the layers of ``costs`` in ``room``, over at most ``most_depth`` buffers.
 
-    def __init__(self, costs: LayerCosts, room: WeightRoom, most_depth: int) -> None:
+    ``progress``: a function that is called with the layers, passes and placements looked at, and the most of them.
+    """
+
+    def __init__(self, costs: LayerCosts, room: WeightRoom, most_depth: int, progress: Progress | None = None) -> None:
+        self._progress = progress or (lambda _done, _of_all: None)
         self._costs, self._room = costs, room
         self._n = len(costs.weights)
         self._depths = range(1, min(most_depth, self._n) + 1)
@@ -463,6 +466,7 @@ class Space:
         while self._cells > 0 and way.bound > self._enough:
             around = self._neighbours(self._row(way))
             self._cells -= (len(around) + AT_LEAST) * turns
+            self._progress(MOST_CELLS - max(0, self._cells), MOST_CELLS)
             nearest = min(self._ways(around, way.depth), default=way)
             if nearest[:2] >= way[:2]:
                 break
