@@ -1,7 +1,5 @@
 """Comparing a record with the model: small records worked by hand."""
 
-import csv
-import io
 import json
 import math
 import re
@@ -9,7 +7,6 @@ from html import escape
 from pathlib import Path
 from statistics import median
 
-import msgspec
 import numpy as np
 import pytest
 from effort import THOROUGH
@@ -106,6 +103,7 @@ def test_no_schedule_is_silently_dropped() -> None:
     assert "device time is 0" in reasons[entries[4].key]
     assert "time on the host's clock is 0" in reasons[entries[5].key]
     assert [(one.key, one.reason) for one in found.unmeasured] == [(entries[2].key, "skipped: too large")]
+    assert judge(found, parse_tolerance("unpredicted > 1%")).value == pytest.approx(4 / 5)
     for written in (str(comparison_answer(found).tables), to_csv(to_rows(found)), json.dumps(found.to_json())):
         assert all(entry.key in written for entry in entries)
 
@@ -193,10 +191,9 @@ def test_formulas_take_whole_stages_and_know_when_nothing_overlaps() -> None:
 
 
 def test_drift_is_the_relative_change_of_each_number() -> None:
-    before = a_device(copy_s=2 * US, kernel_s=1 * US)
-    after = a_device(copy_s=3 * US, kernel_s=1 * US)
+    before, after = a_device(copy_s=2 * US, kernel_s=1 * US), a_device(copy_s=3 * US, kernel_s=1 * US)
     moved = KernelCost("sincos", 2, (8_000, 16_000), (1 * US, 1.5 * US))
-    after = msgspec.structs.replace(after, compute=msgspec.structs.replace(after.compute, kernels=(moved,)))
+    after = replace(after, compute=replace(after.compute, kernels=(moved,)))
     found = {name: change for name, change in changes(before, after).items() if change}
     assert found == {"host.copy_s": pytest.approx(0.5), "kernels.sincos(2)": pytest.approx(-0.25)}
 
@@ -211,12 +208,6 @@ def test_a_recorded_time_line_stands_beside_the_predicted_one() -> None:
     assert list(predicted.engine) == list(measured.engine)
     (line, other) = worst_lines(record, compare(record).rows).lines
     assert [list(shown.timeline.end) for shown in (line, other)] == [list(measured.end), list(predicted.end)]
-
-
-def test_a_time_line_of_another_schedule_is_refused() -> None:
-    record = a_record(an_entry(a_recipe(**ONE), (5.0,), timeline=Spans((0,), (1,))), profile=a_device())
-    with pytest.raises(InputError, match="has 1 ops where the schedule has 3"):
-        time_lines(record, compare(record).rows[0])
 
 
 @pytest.mark.parametrize(
@@ -235,12 +226,6 @@ def test_a_tolerance_is_judged_on_its_group(text: str, value: float) -> None:
     verdict = judge(compare(RECORD), parse_tolerance(text))
     assert verdict.value == pytest.approx(value)
     assert verdict.failed is (value > verdict.limit)
-
-
-def test_what_cannot_be_predicted_counts() -> None:
-    lost = an_entry(a_recipe(workload=NOBODY_KNOWS, **ONE), (4.0,))
-    found = compare(a_record(*RECORD.runs[0].entries, lost, profile=a_device()))
-    assert judge(found, parse_tolerance("unpredicted > 1%")).value == pytest.approx(1 / 3)
 
 
 @given(st.text(max_size=40) | st.from_regex(r"\A(median|p95|choice)[ a-z]*>[0-9.]*%\Z"))
@@ -283,14 +268,9 @@ def test_several_records_are_shown_side_by_side(
     assert main([*both, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)["records"]
     assert [(one["record"], len(one["schedules"])) for one in found] == [(record_path, 2), (other, 1)]
-    assert main([*both, "--format", "csv"]) == 0
-    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
-    assert [row["record"] for row in rows] == [record_path, record_path, other]
 
 
 FAR = an_entry(a_recipe(**TWO), (2.0,) * 3)  # 3 us predicted: 50 % too much
-
-
 NEAR = an_entry(a_recipe(**ONE), (5.0,) * 3)  # 4 us predicted: 20 % too little
 
 
@@ -325,25 +305,13 @@ def test_a_page_has_the_worst_schedules_and_a_time_line(tmp_path: Path) -> None:
 
 
 # Intervals: how many measured medians they hold, by hand and on the committed records
-
-
 FOLDER = Path(__file__).parents[2] / "validate" / "campaigns" / "records"
-
-
 # Records that nobody had when the rule of misses was found: docs/evidence.md.
 PATHS = sorted(FOLDER.glob("random-*.json.gz"))
-
-
 LEAST, MOST = 0.85, 0.97  # of the device-bound medians
-
-
 SAMPLES, EVERY = (200, 1) if THOROUGH else (24, 8)  # draws, and one schedule in so many
-
-
 SIGMA = 0.1
-
-
-DEVICE = msgspec.structs.replace(make_device(), spread={"h2d.bandwidth_bytes_per_s": SIGMA})
+DEVICE = replace(make_device(), spread={"h2d.bandwidth_bytes_per_s": SIGMA})
 
 
 def a_copy(millis: int, times: float) -> Entry:
@@ -364,35 +332,31 @@ def coverage_of(record: Record, samples: int = 200) -> dict[str, Coverage]:
 
 
 def test_shares_and_widths_by_hand() -> None:
-    # The width is e^(1.645 s) - e^(-1.645 s) = 0.3306 but for the scatter of 1000 draws.
+    """The width is e^(1.645 s) - e^(-1.645 s) = 0.3306 but for the scatter of 1000 draws.
+
+    With s = 0.2 the interval is 0.720 to 1.390 times the prediction; with s = 0.5: 0.439 to 2.276.
+    """
     found = coverage_of(of_copies(), samples=1000)[DEVICE_BOUND]
     assert (found.n, found.inside, found.below, found.above) == (5, 0.4, 0.2, 0.4)
     assert found.mean_width == pytest.approx(0.3306, rel=0.1)
     assert found.median_width == pytest.approx(found.mean_width, rel=0.01)
-
-
-@pytest.mark.parametrize(("sigma", "inside"), [(0.2, 0.6), (0.5, 1.0), (0.0, 0.2)])
-def test_intervals_are_as_wide_as_the_profiles_spread(sigma: float, inside: float) -> None:
-    """With s = 0.2: 0.720 to 1.390; with s = 0.5: 0.439 to 2.276."""
-    device = msgspec.structs.replace(DEVICE, spread={"h2d.bandwidth_bytes_per_s": sigma})
-    assert coverage_of(of_copies(device))[DEVICE_BOUND].inside == inside
+    for sigma, inside in ((0.2, 0.6), (0.5, 1.0), (0.0, 0.2)):
+        device = replace(DEVICE, spread={"h2d.bandwidth_bytes_per_s": sigma})
+        assert coverage_of(of_copies(device))[DEVICE_BOUND].inside == inside
 
 
 def test_a_profile_without_spread_is_one_clear_line() -> None:
     with pytest.raises(InputError, match="has no spread"):
-        coverage_of(of_copies(msgspec.structs.replace(DEVICE, spread={})))
+        coverage_of(of_copies(replace(DEVICE, spread={})))
 
 
 def some_device_bound(record: Record) -> Record:
     """With those of one in so many schedules that the card bound, which takes no prediction to know."""
     (run,) = record.runs
     some = [entry for _, entry in record.measured()][::EVERY]
-    bound = tuple(entry for entry in some if klass_of(entry) == DEVICE_BOUND)
-    return msgspec.structs.replace(record, runs=(msgspec.structs.replace(run, entries=bound),))
-
-
-def klass_of(entry: Entry) -> str:
-    return classify(entry.build(), median(entry.issue_s), median(entry.wall_s))
+    classes = [classify(entry.build(), median(entry.issue_s), median(entry.wall_s)) for entry in some]
+    bound = tuple(entry for entry, klass in zip(some, classes, strict=True) if klass == DEVICE_BOUND)
+    return replace(record, runs=(replace(run, entries=bound),))
 
 
 @pytest.mark.measured

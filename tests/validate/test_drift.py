@@ -9,6 +9,7 @@ import pytest
 from fake_cuda import CARD
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from streamsim import load_device
 from streamsim.device import HOST_TIMES, Device, changed, mean_of
@@ -41,8 +42,8 @@ from streamsim_validate.records import (
 from streamsim_validate.suites import sincos
 
 SHIPPED = load_device("h200")
-H200 = msgspec.structs.replace(  # of any card; the probes' mean call has what the first ones after a wait take longer
-    SHIPPED, description="", host=msgspec.structs.replace(SHIPPED.host, after_wait_s=0.0)
+H200 = replace(  # of any card; the probes' mean call has what the first ones after a wait take longer
+    SHIPPED, description="", host=replace(SHIPPED.host, after_wait_s=0.0)
 )
 CONNECTIONS, SLOWER, OUTLIER_S = 8, 1.25, 5e-3
 RECIPE = Recipe("depth-first", {"chunks": 32, "streams": 4}, sincos(32_000, 2), "grid")  # the host's calls set its time
@@ -51,7 +52,7 @@ RECIPE = Recipe("depth-first", {"chunks": 32, "streams": 4}, sincos(32_000, 2), 
 def slowed(factor: float) -> Device:
     """The H200 with calls that cost the host so many times what they do."""
     calls = {name: getattr(H200.host, name) * factor for name in CallCosts._fields}
-    return msgspec.structs.replace(H200, host=msgspec.structs.replace(H200.host, **calls)).with_connections(CONNECTIONS)
+    return replace(H200, host=replace(H200.host, **calls)).with_connections(CONNECTIONS)
 
 
 def a_group(number: int, factor: float, repeats: int = 3) -> Group:
@@ -126,7 +127,7 @@ def a_paced_entry(*factors: float) -> Entry:
     """Samples of which each was measured on a host so many times as slow, and so was the pace beside it."""
     each = [an_entry("x", 0, factor) for factor in factors]
     times = {name: tuple(getattr(one, name)[0] for one in each) for name in ("device_s", "wall_s", "issue_s")}
-    return msgspec.structs.replace(each[0], **times, paces_s=tuple(0.9 * pace_s(factor) for factor in factors))
+    return replace(each[0], **times, paces_s=tuple(0.9 * pace_s(factor) for factor in factors))
 
 
 def test_each_sample_is_predicted_with_the_host_as_fast_as_it_was_beside_it() -> None:
@@ -136,7 +137,7 @@ def test_each_sample_is_predicted_with_the_host_as_fast_as_it_was_beside_it() ->
         (row,) = compare(a_record(a_run((entry,), ()))).rows
         assert [row.error, row.wall_error] == pytest.approx([0, 0], abs=0.005)
         assert row.measured_s == statistics.median(entry.device_s)
-    unknown = msgspec.structs.replace(entry, paces_s=())
+    unknown = replace(entry, paces_s=())
     (row,) = compare(a_record(a_run((unknown,), ()))).rows
     assert row.error == pytest.approx(1 / SLOWER - 1, abs=0.03)
 
@@ -145,8 +146,8 @@ def test_where_the_host_is_known_beside_each_sample_its_calibration_may_scatter(
     """By 30 % or by 60: the interval of what calls bind is as wide, and narrower than where nobody knows."""
     widths = []
     for entry, sigma in [(a_paced_entry(1, 1, 1), 0.3), (a_paced_entry(1, 1, 1), 0.6), (an_entry("x", 0, 1), 0.3)]:
-        profile = msgspec.structs.replace(H200, spread=dict.fromkeys(HOST_TIMES, sigma))
-        record = a_record(msgspec.structs.replace(a_run((entry,), ()), before=plain(profile), after=plain(profile)))
+        profile = replace(H200, spread=dict.fromkeys(HOST_TIMES, sigma))
+        record = a_record(replace(a_run((entry,), ()), before=plain(profile), after=plain(profile)))
         (expected,) = expectations(record, compare(record).rows, samples=50)
         widths.append(expected.width)
     assert widths[0] == widths[1] < widths[2] / 2
@@ -155,7 +156,7 @@ def test_where_the_host_is_known_beside_each_sample_its_calibration_may_scatter(
 def test_a_pace_of_no_time_or_of_few_samples_says_nothing() -> None:
     """Fewer than three, or one that no clock has seen: the run's own profile then."""
     for entry in (a_paced_entry(SLOWER, SLOWER), a_paced_entry(SLOWER, SLOWER, SLOWER)):
-        known = msgspec.structs.replace(entry, paces_s=(0.0, *entry.paces_s[1:]))
+        known = replace(entry, paces_s=(0.0, *entry.paces_s[1:]))
         assert profiles_of(a_run((), ())).speeds_of(known) == []
         assert profiles_of(a_run((), ())).of(known) == H200.with_connections(CONNECTIONS)
 
@@ -174,7 +175,7 @@ def a_linked_entry(*times: float) -> Entry:
     links_s = tuple(some * predict_device_s(LINK_PAIR, H200) for some in times)
     paces_s = (0.9 * pace_s(1.0),) * len(times)
     entry = Entry("x", digest(schedule), "ok", True, COPYING, None, measured_s, walls_s, (1e-5,) * len(times))
-    return msgspec.structs.replace(entry, paces_s=paces_s, links_s=links_s)
+    return replace(entry, paces_s=paces_s, links_s=links_s)
 
 
 @pytest.mark.parametrize("times", [(1.0, 1.0, 1.6, 1.0, 1.6), (1.6, 1.0, 1.6, 1.6, 1.0), (1.1, 1.2, 1.3)])
@@ -187,7 +188,7 @@ def test_each_sample_is_predicted_with_what_others_left_of_the_link_beside_it(ti
     assert row.measured_s == statistics.median(entry.device_s)
     (expected,) = expectations(record, [row], samples=50)
     assert expected.is_inside
-    untold = a_record(a_run((msgspec.structs.replace(entry, links_s=()),), ()))
+    untold = a_record(a_run((replace(entry, links_s=()),), ()))
     (usual,) = compare(untold).rows
     assert usual.predicted_s == pytest.approx(predict_device_s(COPYING.schedule(), H200), rel=0.005)
     (narrow,) = expectations(untold, [usual], samples=50)
@@ -200,7 +201,7 @@ def test_nothing_is_predicted_with_the_link_of_others_that_is_not_known() -> Non
     usual_s = predict_device_s(COPYING.schedule(), H200)
     (row,) = compare(a_record(a_run((entry,), ())), H200).rows
     assert row.predicted_s == pytest.approx(usual_s, rel=0.005)
-    unseen = msgspec.structs.replace(entry, links_s=(0.0, *entry.links_s[1:]))
+    unseen = replace(entry, links_s=(0.0, *entry.links_s[1:]))
     (row,) = compare(a_record(a_run((unseen,), ()))).rows
     assert row.predicted_s == pytest.approx(usual_s, rel=0.005)
 
@@ -223,13 +224,13 @@ def test_a_host_has_one_speed() -> None:
 
 def test_a_runs_profile_is_the_mean_of_its_calibrations() -> None:
     one, other = (changed(H200, {"h2d.bandwidth": bandwidth}) for bandwidth in ("50GB/s", "60GB/s"))
-    run = msgspec.structs.replace(a_run((), ()), before=plain(one), after=plain(other))
+    run = replace(a_run((), ()), before=plain(one), after=plain(other))
     assert profiles_of(run).whole == mean_of(one, other).with_connections(CONNECTIONS)
-    assert profiles_of(msgspec.structs.replace(run, before=None)).whole == other.with_connections(CONNECTIONS)
+    assert profiles_of(replace(run, before=None)).whole == other.with_connections(CONNECTIONS)
 
 
 def test_no_schedules_own_times_move_its_prediction() -> None:
-    slow = msgspec.structs.replace(early_and_late()[1], device_s=(1.0,), wall_s=(1.0,), issue_s=(1.0,))
+    slow = replace(early_and_late()[1], device_s=(1.0,), wall_s=(1.0,), issue_s=(1.0,))
     (row,) = compare(a_record(a_run((slow,), GROUPS))).rows
     assert row.predicted_s == compare(drifted()).rows[1].predicted_s
 

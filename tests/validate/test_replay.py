@@ -32,7 +32,7 @@ from streamsim.program import (
 )
 from streamsim_validate.gpu import Bench, KernelSpec, LostGpuError, Replayer, kernels, prepare, register
 from streamsim_validate.gpu.cuda_source import NS_BITS
-from streamsim_validate.gpu.kernels import Busy, pass_through_reference
+from streamsim_validate.gpu.kernels import pass_through_reference
 from streamsim_validate.gpu.replayer import Sample
 from streamsim_validate.progress import OnStep, quietly
 from streamsim_validate.records import Entry
@@ -142,45 +142,29 @@ def test_a_kernel_has_the_threads_it_needs(kernel: Kernel, threads: list[tuple[s
     assert cuda.threads_launched == threads
 
 
-def test_the_stand_in_has_no_more_blocks_than_the_driver_says_fit() -> None:
+def test_the_stand_in_has_no_more_blocks_than_fit_and_is_told_its_time_less_that_of_a_launch() -> None:
     """62 registers a thread leave room for 4 blocks of 256 on a multiprocessor, not 8: of more, half would wait.
 
-    On 4 multiprocessors the whole card is then 16 blocks, and a quarter of it 4.
+    On 4 multiprocessors the whole card is then 16 blocks, and a quarter of it 4. A launch takes 5 us for all of them in
+    8 waves, and 3 us for a quarter in 64 slices.
     """
     gpu, cuda = fake_gpu()
     cuda.resident_blocks = 4
     bench = Bench(gpu)
-    bench._launch_s = {(1, 1): 0.0, (16, 8): 0.0, (4, 64): 0.0}
-    assert bench.spin_of(Kernel(1, duration_s=100e-6)) == Busy(8 * 16, 1, 100e-6 / 8)
-    assert bench.spin_of(Kernel(1, duration_s=640e-6, fill=0.25)) == Busy(4, 64, 10e-6)
-
-
-def test_the_stand_in_is_told_its_time_less_what_a_launch_takes() -> None:
-    """5 us for all 32 blocks in 8 waves; for half the card in 32 slices 3 us."""
-    bench = Bench(fake_gpu()[0])
-    bench._launch_s = {(1, 1): 2e-6, (32, 8): 5e-6, (16, 32): 3e-6}
-    all_of_it, half = bench.spin_of(Kernel(1, duration_s=105e-6)), bench.spin_of(Kernel(1, duration_s=99e-6, fill=0.5))
-    assert all_of_it == Busy(8 * 32, 1, all_of_it.slice_s)
-    assert half == Busy(16, 32, half.slice_s)
-    assert [8 * all_of_it.slice_s, 32 * half.slice_s] == pytest.approx([100e-6, 96e-6])
+    bench._launch_s = {(1, 1): 2e-6, (16, 8): 5e-6, (4, 64): 3e-6}
+    all_of_it = bench.spin_of(Kernel(1, duration_s=105e-6))
+    quarter = bench.spin_of(Kernel(1, duration_s=643e-6, fill=0.25))
+    assert [(one.blocks, one.slices) for one in (all_of_it, quarter)] == [(8 * 16, 1), (4, 64)]
+    assert [8 * all_of_it.slice_s, 64 * quarter.slice_s] == pytest.approx([100e-6, 640e-6])
     nothing = bench.spin_of(Kernel(1, duration_s=1e-6))  # what no launch is over in
     assert (nothing.blocks, nothing.parameter(0) & ((1 << NS_BITS) - 1)) == (1, 0)
 
 
 def test_a_program_is_issued_in_order_and_timed_by_events_around_it() -> None:
     """The plain run is the program; in the timed one the other stream waits for the start, and its end is joined."""
-    schedule = Schedule(
-        (
-            Copy("h2d", N, 1, HOST, DEVICE),
-            RecordEvent(0, 1),
-            WaitEvent(0, 2),
-            Copy("d2h", N, 2, HOST, DEVICE),
-            Synchronize(stream=2),
-        ),
-        ("non-blocking", "non-blocking"),
-        BUFFERS,
-        1,
-    )
+    there, back = (Copy(way, N, stream, HOST, DEVICE) for way, stream in (("h2d", 1), ("d2h", 2)))
+    ops = (there, RecordEvent(0, 1), WaitEvent(0, 2), back, Synchronize(stream=2))
+    schedule = Schedule(ops, ("non-blocking", "non-blocking"), BUFFERS, 1)
     program = [
         ("memcpyAsync", "d+16", "h", "64", "1", "s1"),
         ("eventRecord", "e0", "s1"),
@@ -312,32 +296,29 @@ def test_a_kernel_without_reference_is_compared_with_its_ops_one_at_a_time() -> 
         assert found == expected
 
 
-def test_a_wait_for_an_event_not_yet_recorded_is_a_no_op_live_and_in_a_graph() -> None:
-    """In a capture CUDA would refuse it; the language says that it does nothing."""
-    for launch in ("live", "graph"):
-        schedule = Schedule(
-            (WaitEvent(0, 1), Copy("h2d", N, 1, HOST, DEVICE), RecordEvent(0, 1), Synchronize()),
-            ("non-blocking",), BUFFERS, 1, launch,
-        )  # fmt: skip
-        assert replayed([Planned("x", schedule)], fake_gpu()[0], 2)[0].status == "ok"
+def test_a_wait_for_an_event_not_recorded_is_a_no_op_live_and_in_a_graph() -> None:
+    """In a capture CUDA would refuse it; the language says that it does nothing.
 
-
-def test_an_event_of_a_graph_is_none_of_a_live_program() -> None:
-    # CUDA refuses to wait, outside a capture, for an event that was last recorded in one; a wait for an event that the
-    # program itself never records is nothing.
-    waits = Schedule((WaitEvent(0, 1), Copy("h2d", N, 1), Synchronize(event=0)), ("non-blocking",), events=1, name="w")
-    graph = msgspec.structs.replace(ring(SMALL, 4, 3, 2), launch="graph")
-    for jobs in ([Planned("graph", graph), Planned("live", waits)], [Planned("live", waits), Planned("graph", graph)]):
-        assert [found.status for found in replayed(jobs, fake_gpu()[0], 2)] == ["ok", "ok"]
+    CUDA also refuses to wait, outside a capture, for an event that was last recorded in one.
+    """
+    later = (WaitEvent(0, 1), Copy("h2d", N, 1, HOST, DEVICE), RecordEvent(0, 1), Synchronize())
+    never = Schedule((WaitEvent(0, 1), Copy("h2d", N, 1), Synchronize(event=0)), ("non-blocking",), events=1)
+    graph = ring(SMALL, 4, 3, 2, launch="graph")
+    jobs = [Planned(way, Schedule(later, ("non-blocking",), BUFFERS, 1, way)) for way in ("live", "graph")]
+    jobs += [Planned("ring", graph), Planned("never", never)]
+    for order in (jobs, jobs[::-1]):
+        assert [found.status for found in replayed(order, fake_gpu()[0], 2)] == ["ok"] * 4
 
 
 def test_a_buffer_that_one_schedule_writes_is_fresh_input_of_another() -> None:
-    # There and back, the other way round, and a schedule that declares both buffers and touches one.
-    a, b, card = Region("h", 0, N), Region("p", 0, N), Region("d", 0, N)
-    there = Schedule((Copy("h2d", N, 1, a, card), Copy("d2h", N, 1, b, card)), ("non-blocking",), BUFFERS, name="there")
-    back = Schedule((Copy("h2d", N, 1, b, card), Copy("d2h", N, 1, a, card)), ("non-blocking",), BUFFERS, name="back")
-    only = Schedule((Copy("h2d", N, 1, a, card), Copy("d2h", N, 1, a, card)), ("non-blocking",), BUFFERS, name="only")
-    jobs = [Planned(schedule.name, schedule) for schedule in (there, back, only)]
+    """There and back, the other way round, and a schedule that declares both buffers and touches one."""
+    h, p = (Region(name, 0, N) for name in "hp")
+    jobs = [
+        Planned(
+            name, Schedule((Copy("h2d", N, 1, a, DEVICE), Copy("d2h", N, 1, b, DEVICE)), ("non-blocking",), BUFFERS)
+        )
+        for name, a, b in (("there", h, p), ("back", p, h), ("only", h, h))
+    ]
     for order in (jobs, jobs[::-1]):
         assert [(found.status, found.verified) for found in replayed(order, fake_gpu()[0], 2)] == [("ok", True)] * 3
 
