@@ -13,13 +13,13 @@ from __future__ import annotations
 import ctypes
 import random
 import re
-import time
 from bisect import insort
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from typing import Any
 
 import numpy as np
+from fake_clock import CALL_NS, Clock
 
 from streamsim_validate.gpu import THREADS_PER_BLOCK, Arrays, Gpu
 from streamsim_validate.records import Card, Entry
@@ -64,6 +64,7 @@ class FakeCuda:
 
     def __init__(self, seed: int = 0, kernels: dict[str, Callable[[Launch], None]] | None = None) -> None:
         self.log: list[tuple[Any, ...]] = []
+        self.clock = Clock()  # every call and every event takes its time
         self.device_bytes, self.most_device_bytes, self.most_streams = 0, 1 << 32, 10_000
         self.resident_blocks = CARD.threads_per_multiprocessor // THREADS_PER_BLOCK  # a multiprocessor
         self.fail_at: Callable[[str, tuple[Any, ...]], None] = lambda _name, _arguments: None
@@ -72,7 +73,7 @@ class FakeCuda:
         self._streams: dict[int, str] = {LEGACY: "legacy"}
         self._last: dict[int, Node] = {}
         self._event_node: dict[int, Node] = {}
-        self._event_time: dict[int, float] = {}
+        self._event_time: dict[int, int] = {}
         self._timed: set[int] = set()
         self._pending: list[Node] = []
         self._functions: dict[int, str] = {}
@@ -87,12 +88,13 @@ class FakeCuda:
 
     def __getattribute__(self, name: str) -> Any:
         found = object.__getattribute__(self, name)
-        if name.startswith("_") or not callable(found) or name == "fail_at":
+        if name.startswith("_") or not callable(found) or name in ("fail_at", "clock"):
             return found
 
         def logged(*arguments: Any) -> Any:
             self.fail_at(name, arguments)
             self.log.append((name, *arguments))
+            self.clock.take(CALL_NS)
             return found(*arguments)
 
         return logged
@@ -151,7 +153,7 @@ class FakeCuda:
 
     def eventCreateWithFlags(self, flags: int) -> int:
         event = FIRST_EVENT + len(self._event_time)
-        self._event_time[event] = 0.0
+        self._event_time[event] = 0
         if not flags & self.eventDisableTiming:
             self._timed.add(event)
         return event
@@ -161,7 +163,7 @@ class FakeCuda:
 
     def eventRecord(self, event: int, stream: int) -> None:
         def stamp() -> None:
-            self._event_time[event] = time.perf_counter()
+            self._event_time[event] = self.clock.take(CALL_NS)
 
         self._event_node[event] = self._add(stream, stamp)
         self._last_in_capture.discard(event)
@@ -185,7 +187,7 @@ class FakeCuda:
     def eventElapsedTime(self, start: int, stop: int) -> float:
         if not {start, stop} <= self._timed:
             raise FakeError("invalid resource handle: an event without timing")
-        return (self._event_time[stop] - self._event_time[start]) * 1e3
+        return (self._event_time[stop] - self._event_time[start]) * 1e-6
 
     def streamSynchronize(self, stream: int) -> None:
         self._refuse_capture()

@@ -1,7 +1,7 @@
 """A CUPTI that is not there, with the names, numbers and fields of cupti-python 13, and a card for it to see.
 
 ``install`` makes a folder that shows both to a Python process: ``cupti``, ``libcuda.so.1`` and what small programs call
-(:func:`copy`, :func:`launch` and so on). Every call takes 1,000 ns of a clock that nothing else moves, all work 10,000.
+(:func:`copy`, :func:`launch` and so on). Its clock is the one of the emulated card (``fake_clock``).
 """
 
 # ruff: noqa: N802 - CUDA's names
@@ -15,8 +15,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from fake_clock import CALL_NS, WORK_NS, Clock
+
 NONE_32, NONE_64 = (1 << 32) - 1, (1 << 64) - 1
-CALL_NS, WORK_NS = 1000, 10_000
 DEVICE, CONTEXT, NULL_STREAM = 0, 1, 7
 VISIBLE = "FAKE_CARDS"  # how many there are: a variable of the environment
 
@@ -92,15 +93,11 @@ NAMES: dict[tuple[int, int], str] = {}  # of calls, by domain and number
 enabled: set[int] = set()
 completed: list[Callable[[list[Any]], None]] = []
 waiting: list[Any] = []
-now = [10**18]
+get_timestamp = Clock(10**18)
 
 
 class cuptiError(Exception):  # noqa: N801 - its name
     """As CUPTI's."""
-
-
-def get_timestamp() -> int:
-    return now[0]
 
 
 def set_thread_id_type(kind: int) -> None:
@@ -175,13 +172,13 @@ def _call(name: str, took_ns: int = CALL_NS, kind: ActivityKind = ActivityKind.R
     correlations[0] += 1
     where = {"process_id": os.getpid(), "thread_id": threading.get_native_id(), "correlation_id": correlations[0]}
     domain = CallbackDomain.DRIVER_API if kind == ActivityKind.DRIVER else CallbackDomain.RUNTIME_API
-    start, now[0] = now[0], now[0] + took_ns
-    emit(record(kind, cbid=number_of(name, domain), start=start, end=now[0], **where))
+    start = get_timestamp.take(took_ns)
+    emit(record(kind, cbid=number_of(name, domain), start=start, end=get_timestamp(), **where))
     return correlations[0]
 
 
 def _work(kind: ActivityKind, stream: int, correlation: int, **fields: Any) -> None:
-    start = max(now[0], ends[stream])
+    start = max(get_timestamp(), ends[stream])
     ends[stream] = start + WORK_NS
     where = {"device_id": DEVICE, "context_id": CONTEXT, "stream_id": stream, "correlation_id": correlation}
     emit(record(kind, start=start, end=ends[stream], **where, **fields))
@@ -205,18 +202,22 @@ def launch(name: str, stream: int = NULL_STREAM) -> None:
     _work(ActivityKind.CONCURRENT_KERNEL, stream, _call("cudaLaunchKernel_v7000"), name=name, **shape)
 
 
+def _left_ns() -> int:
+    """Until all streams are done."""
+    return max(max(ends.values()) - get_timestamp(), 0)
+
+
 def synchronize() -> None:
-    left = max(max(ends.values()) - now[0], 0)
-    start = now[0]
-    correlation = _call("cudaDeviceSynchronize_v3020", CALL_NS + left)
+    start = get_timestamp()
+    correlation = _call("cudaDeviceSynchronize_v3020", CALL_NS + _left_ns())
     where = {"context_id": CONTEXT, "stream_id": NONE_32, "correlation_id": correlation}
     nothing = {"cuda_event_id": NONE_32, "cuda_event_sync_id": NONE_64, "type": 4}
-    emit(record(ActivityKind.SYNCHRONIZATION, start=start, end=now[0], **where, **nothing))
+    emit(record(ActivityKind.SYNCHRONIZATION, start=start, end=get_timestamp(), **where, **nothing))
 
 
 def sleep_ns(length: int) -> None:
     """The host does something else."""
-    now[0] += length
+    get_timestamp.take(length)
 
 
 class Driver:
@@ -231,7 +232,7 @@ class Driver:
 
     def cuCtxSynchronize(self) -> int:
         synced[0] += 1
-        _call("cuCtxSynchronize", CALL_NS + max(max(ends.values()) - now[0], 0), ActivityKind.DRIVER)
+        _call("cuCtxSynchronize", CALL_NS + _left_ns(), ActivityKind.DRIVER)
         return 0
 
 
@@ -246,12 +247,11 @@ def be_there() -> None:
     time.perf_counter_ns = get_timestamp
 
 
-def install(folder: Path, with_cupti: bool = True) -> dict[str, str]:
+def install(folder: Path) -> dict[str, str]:
     """Write what shows it to a process; the variables of the environment that it needs."""
     (folder / "sitecustomize.py").write_text("import fake_cupti\nfake_cupti.be_there()\n")
-    if with_cupti:
-        (folder / "cupti").mkdir()
-        (folder / "cupti" / "__init__.py").write_text("")
-        (folder / "cupti" / "cupti.py").write_text("from fake_cupti import *\n")
+    (folder / "cupti").mkdir()
+    (folder / "cupti" / "__init__.py").write_text("")
+    (folder / "cupti" / "cupti.py").write_text("from fake_cupti import *\n")
     here = os.path.dirname(os.path.abspath(__file__))
     return {"PYTHONPATH": os.pathsep.join((str(folder), here))}

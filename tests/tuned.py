@@ -1,8 +1,6 @@
 """A card on which every call takes a microsecond, so that every time is known, and something to tune on it."""
 
-import time
 from collections.abc import Callable, Sequence
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -33,9 +31,7 @@ def a_task(tmp_path: Path, budget: int = 4, **more: Any) -> Task:
 def ticking(patch: pytest.MonkeyPatch, **more: Any) -> tuple[Gpu, FakeCuda]:
     """A card on which every call takes a microsecond, and events are as far apart."""
     gpu, cuda = fake_gpu(**more)
-    patch.setattr(replayer, "perf_counter_ns", lambda: 1000 * len(cuda.log))
-    events = count(1)
-    patch.setattr(time, "perf_counter", lambda: 1e-6 * next(events))
+    patch.setattr(replayer, "perf_counter_ns", cuda.clock)
     return gpu, cuda
 
 

@@ -3,6 +3,7 @@
 import importlib
 import sys
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -57,28 +58,16 @@ def end_range(range_id): assert range_id is None
 SOURCES = dict(zip(HOOKS, (TORCH_NVTX, TORCH_PROFILER, CUPY_NVTX, NVTX), strict=True))
 
 
-class Clock:
-    """One more each time; ``waits``: when the card was waited for."""
-
-    def __init__(self) -> None:
-        self.now, self.waits = 0, list[int]()
-
-    def __call__(self) -> int:
-        self.now += 1
-        return self.now
-
-    def wait(self) -> None:
-        self.waits.append(self())
+@pytest.fixture
+def waits() -> list[int]:
+    """When the card was waited for."""
+    return []
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def load(tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """A library's module as it is imported while ranges are watched, and the ranges."""
+def load(tmp_path: Path, waits: list[int], monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A library's module as it is imported while ranges are watched, and the ranges. The clock: one more each time."""
+    clock = count(1)
     for name, source in SOURCES.items():
         *parents, own = name.split(".")
         folder = tmp_path
@@ -94,7 +83,7 @@ def load(tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Itera
     monkeypatch.syspath_prepend(tmp_path)
 
     def loading(name: str, **windows: int) -> tuple[Any, Ranges]:
-        ranges = Ranges(clock, windows, clock.wait)
+        ranges = Ranges(lambda: next(clock), windows, lambda: waits.append(next(clock)))
         monkeypatch.setattr(sys, "meta_path", [Watcher(ranges), *sys.meta_path])
         return importlib.import_module(name), ranges
 
@@ -163,11 +152,11 @@ def test_the_package_nvtx(load: Any) -> None:
     assert found[3:] == [("work", 8, 9), ("work", 7, 10), ("d", 11, 12)]
 
 
-def test_the_card_is_waited_for_at_both_ends_of_the_window_alone(load: Any, clock: Clock) -> None:
+def test_the_card_is_waited_for_at_both_ends_of_the_window_alone(load: Any, waits: list[int]) -> None:
     """The second of that name, counted as they open: 1 and 4 are the first's, the wait is 5, then 6 to 8."""
     nvtx, ranges = load("torch.cuda.nvtx", step=2)
     for _ in range(3):
         with nvtx.range("step"), nvtx.range("inner"):
             pass
     assert [span for span in spans(ranges) if span[0] == "step"] == [("step", 1, 4), ("step", 6, 10), ("step", 11, 14)]
-    assert clock.waits == [5, 9]
+    assert waits == [5, 9]

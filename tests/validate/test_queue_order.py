@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fake_clock import CALL_NS
 from fake_cuda import CARD, DEVICE_TO_HOST, HOST_TO_DEVICE, FakeCuda
 from hypothesis import given
 from hypothesis import strategies as st
@@ -38,8 +39,6 @@ class QueuedCuda(FakeCuda):
         self._queues = queues
         self._owners = {engine: QueueOwners(queues) for engine in ENGINES}
         self._waiting: dict[Any, list[tuple[int, list[int]]]] = {engine: [] for engine in ENGINES}
-        self._stamps: dict[int, float] = {}
-        self._clock = 0.0
         self.uses = 0
 
     def memcpyAsync(self, to: int, source: int, size: int, kind: int, stream: int) -> None:
@@ -63,12 +62,8 @@ class QueuedCuda(FakeCuda):
             for turn in range(self._queues):
                 for queue, events in ops:
                     if queue == (at + turn) % self._queues:
-                        self._clock += 1.0
-                        self._stamps |= dict.fromkeys(events, self._clock)
+                        self._event_time |= dict.fromkeys(events, self.clock.take(CALL_NS))
             self._waiting[engine] = []
-
-    def eventElapsedTime(self, start: int, stop: int) -> float:
-        return self._stamps[stop] - self._stamps[start]
 
     def queues_of(self, engine: Any, streams: list[int]) -> list[int]:
         return [self._owners[engine].queue_of(stream) for stream in streams]

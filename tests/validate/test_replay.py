@@ -162,7 +162,7 @@ def test_the_stand_in_has_no_more_blocks_than_fit_and_is_told_its_time_less_that
 
 def test_a_program_is_issued_in_order_and_timed_by_events_around_it() -> None:
     """The plain run is the program; in the timed one the other stream waits for the start, and its end is joined."""
-    there, back = (Copy(way, N, stream, HOST, DEVICE) for way, stream in (("h2d", 1), ("d2h", 2)))
+    there, back = Copy("h2d", N, 1, HOST, DEVICE), Copy("d2h", N, 2, HOST, DEVICE)
     ops = (there, RecordEvent(0, 1), WaitEvent(0, 2), back, Synchronize(stream=2))
     schedule = Schedule(ops, ("non-blocking", "non-blocking"), BUFFERS, 1)
     program = [
