@@ -8,7 +8,7 @@ from itertools import groupby
 
 from streamsim.code.plans import FLOAT_BYTES, VERIFIED, Language
 from streamsim.code.steps import PYTORCH
-from streamsim.code.templates import PYTHON_PROGRAM, fitted, python_lines
+from streamsim.code.templates import PYTHON_PROGRAM, written
 from streamsim.errors import InputError
 from streamsim.program import Layers, Offload
 
@@ -154,14 +154,13 @@ def code_of_layers(layers: Layers, config: Offload, language: Language = "pytorc
     is_both, is_backward = layers.direction == "both", layers.is_backward
     words = f"{len(steps)} layers{f' {layers.direction_words}' * is_backward}, {len(stay)} stay on the card"
     defaults = {"depth": config.depth, "passes": layers.passes, "repeat": 10, "rows": 1024}
-    timed = '"layer_s": [alone(k) for k in range(len(model))], '
-    timed += '"backward_s": [alone(k, "b(f, x, x)") for k in range(len(model))], ' * is_backward
-    return fitted(
-        python_lines,
+    found = ['"card_bytes": torch.cuda.max_memory_allocated(),', '"layer_s": [alone(k) for k in range(len(model))],']
+    found += ['"backward_s": [alone(k, "b(f, x, x)") for k in range(len(model))],'] * is_backward
+    return written(
         PYTHON_PROGRAM,
         {
             **PYTORCH,
-            **dict.fromkeys(("functions", "cuts", "rounds", "captured", "work", "too_many", "hint"), ""),
+            **dict.fromkeys(("functions", "cuts", "rounds", "captured", "too_many", "hint"), ""),
             "summary": words,
             "imports": _IMPORTS,
             "constants": [
@@ -198,7 +197,7 @@ def code_of_layers(layers: Layers, config: Offload, language: Language = "pytorc
             "number": "2",
             "program": "pipeline, pool",
             "verified": str(VERIFIED),
-            "found": f'"card_bytes": torch.cuda.max_memory_allocated(), {timed}',
+            "found": found,
             "name": "offload in pytorch",
         },
     )

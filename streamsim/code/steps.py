@@ -58,7 +58,7 @@ _PYTHON = {
     "result ring": "*($content for d in $name)",
     "too many": ' or given["chunks"] > $most',
     "hint": ", and at most $most chunks",
-    "fixed streams": '"streams": $number, ',
+    "fixed streams": '"streams": $number,',
     "unknown rounds": "None",
 }
 CUPY = _PYTHON | {
@@ -168,9 +168,6 @@ CUDA = {
     "restored": "std::copy(start_$name.begin(), start_$name.end(), $name.data);",
     "result": "output.push_back($content);",
     "result ring": "for (auto& d : $name) {\n  output.push_back($content);\n}",
-    "freed pinned": "Check(cudaFreeHost($name.data));",
-    "freed pageable": "delete[] $name.data;",
-    "freed device": "Check(cudaFree($name.data));",
     "event": "Events(1)[0]",
     "events": "Events($number)",
     "stream non-blocking": "Check(cudaStreamCreateWithFlags(&$name, cudaStreamNonBlocking));",

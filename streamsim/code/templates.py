@@ -4,19 +4,12 @@ A line that is a name alone, such as ``$memory``, stands for lines, perhaps none
 """
 
 import re
-from collections.abc import Callable
-from itertools import pairwise
 from string import Template
 
 _NAME_ALONE = re.compile(r"( *)\$(\w+)")
 
 
 Parts = dict[str, str | list[str]]
-
-
-def fitted(lines_of: Callable[[str], list[str]], template: str, parts: Parts) -> str:
-    """Return a program: a template with its ``parts``, and lines that are too long as ``lines_of`` breaks them."""
-    return "".join(f"{part}\n" for line in written(template, parts).splitlines() for part in lines_of(line))
 
 
 def written(template: str, parts: Parts) -> str:
@@ -31,58 +24,6 @@ def written(template: str, parts: Parts) -> str:
         lines = part if isinstance(part, list) else written(part, parts).splitlines()
         found += [alone[1] + one if one else "" for one in lines]
     return "".join(f"{line}\n" for line in found)
-
-
-# Long lines, broken as the formatters of the languages break them: ruff, and clang-format (Google)
-
-PYTHON_WIDTH, CUDA_WIDTH = 88, 100
-_BRACKETS = {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}
-
-
-def _split(line: str) -> tuple[str, list[str], str]:
-    """Return what is before the last brackets of a line that are in no others, the words in them, and the rest."""
-    depth, ends, found = 0, [0], [0]
-    for k, character in enumerate(line):
-        depth += _BRACKETS.get(character, 0)
-        if depth == 1 and character in "([{":
-            ends = [k]
-        elif depth == 1 and character == ",":
-            ends.append(k)
-        elif depth == 0 and character in ")]}":
-            found = [*ends, k]
-    words = [line[begin + 1 : end].strip() for begin, end in pairwise(found)]
-    return line[: found[0] + 1], words, line[found[-1] :]
-
-
-def python_lines(line: str) -> list[str]:
-    """Return a line of Python; what is in brackets, if it is too long, in a line of its own, or an item a line."""
-    if len(line) <= PYTHON_WIDTH:
-        return [line]
-    head, items, tail = _split(line)
-    margin = line[: len(line) - len(line.lstrip())]
-    body = f"{margin}    {', '.join(items)}"
-    is_call = head[-2].isalnum()
-    if is_call and len(body) <= PYTHON_WIDTH:
-        return [head, body, margin + tail]
-    return [head, *(f"{margin}    {item}," for item in items), margin + tail]
-
-
-def cuda_lines(line: str) -> list[str]:
-    """Return a line of C++; the arguments of a call, if it is too long, with as many in each line as fit."""
-    if len(line) <= CUDA_WIDTH or line.lstrip().startswith("//"):
-        return [line]
-    head, words, tail = _split(line)
-    while len(words) == 1 and words[0][-1] in ")}":
-        inner, words, end = _split(words[0])
-        head, tail = head + inner, end + tail
-    lines = [head + words[0]]
-    for word, end in zip(words[1:], [*"," * (len(words) - 2), tail], strict=True):
-        if len(f"{lines[-1]}, {word}{end}") <= CUDA_WIDTH:
-            lines[-1] += f", {word}"
-        else:
-            lines[-1] += ","
-            lines.append(" " * len(head) + word)
-    return [*lines[:-1], lines[-1] + tail]
 
 
 # Programs
@@ -144,7 +85,12 @@ def measure($arguments):
     # Its times, without the first run, which warms up.
     runs = [timed($program) for _ in range(1 + repeat)]
     issue_s, wall_s = zip(*runs[1:], strict=True)
-    return {$found$work"issue_s": issue_s, "wall_s": wall_s, "verified": all(right)}
+    return {
+        $found
+        "issue_s": issue_s,
+        "wall_s": wall_s,
+        "verified": all(right),
+    }
 
 
 if __name__ == "__main__":
@@ -221,7 +167,6 @@ CUDA_PROGRAM = r"""// $summary.
 #include <vector>
 
 $constants
-
 void Check(cudaError_t error, int line = __builtin_LINE()) {
   if (error == cudaSuccess) return;
   fprintf(stderr, "line %d: %s\n", line, cudaGetErrorString(error));
@@ -317,9 +262,6 @@ int main(int argc, char** argv) {
   for (int i = 1; i <= repeat; ++i) printf("%s%.9f", i > 1 ? ", " : ", \"issue_s\": [", issue_s[i]);
   for (int i = 1; i <= repeat; ++i) printf("%s%.9f", i > 1 ? ", " : "], \"wall_s\": [", wall_s[i]);
   printf("], \"verified\": %s}\n", verified ? "true" : "false");
-
-  // The memory is freed.
-  $freed
   return verified ? 0 : 1;
 }
 """

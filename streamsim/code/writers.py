@@ -2,7 +2,6 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from textwrap import wrap
 
 from streamsim import transform
 from streamsim.checks import check_choice
@@ -10,7 +9,7 @@ from streamsim.code import templates
 from streamsim.code.loops import plan_of
 from streamsim.code.plans import LANGUAGES, ROUNDS_UNTIMED, VERIFIED, Array, ChunkKernels, CodePlan, Language
 from streamsim.code.steps import CUDA, CUPY, CUPY_GRAPH, PYTORCH, Phrases, StepWriter
-from streamsim.code.templates import Parts, cuda_lines, fitted, python_lines
+from streamsim.code.templates import Parts
 from streamsim.code.written_out import plan_of_schedule
 from streamsim.errors import InputError
 from streamsim.program import Config, Schedule, Workload
@@ -24,19 +23,19 @@ class Writer(StepWriter, ABC):
 
     name: str  # of the language
     template: str
-    lines_of: Callable[[str], list[str]]  # breaks a line that is too long
 
     def __init__(self, plan: CodePlan, phrases: Phrases) -> None:
         super().__init__(phrases)
         self.plan, self.timed = plan, plan.timed_kernels
         self.number = "streams" if "streams" in plan.defaults else str(plan.streams)
+        has_fixed_streams = plan.is_pattern and "streams" not in plan.defaults
+        self.found = self.say("fixed streams", number=self.number) if has_fixed_streams else ""
         rounds = self.say("unknown rounds") if self.timed else str(ROUNDS_UNTIMED)
         self.defaults: dict[str, object] = {**plan.defaults, "repeat": 10} | ({"work": rounds} if plan.kernels else {})
 
     def text(self) -> str:
         """Return the program."""
-        parts = {**self.phrases, **self._common_parts(), **self.parts()}
-        return fitted(type(self).lines_of, self.template, parts)
+        return templates.written(self.template, {**self.phrases, **self._common_parts(), **self.parts()})
 
     @abstractmethod
     def parts(self) -> Parts:
@@ -54,7 +53,6 @@ class Writer(StepWriter, ABC):
         plan, timed, say = self.plan, self.timed, self.say
         what = "Copies in, kernels and copies out, {}" if plan.is_pattern else "Copies and kernels, call by call: {}"
         measures = "The program measures it at its start: without --work it takes about KERNELS_S."
-        fixed = plan.is_pattern and "streams" not in plan.defaults
         return {
             "summary": what.format(plan.title),
             "constants": self._constants(),
@@ -71,7 +69,7 @@ class Writer(StepWriter, ABC):
             "kernels_alone": timed.issue(self) if timed else [],
             "number": self.number,
             "verified": str(VERIFIED),
-            "found": say("fixed streams", number=self.number) if fixed else "",
+            "found": self.found,
             "too_many": say("too many", most=plan.most_chunks) if plan.is_pattern else "",
             "hint": say("hint", most=plan.most_chunks) if plan.is_pattern else "",
             "name": f"{plan.title if plan.is_pattern else 'schedule'} in {self.name}",
@@ -149,7 +147,7 @@ class Writer(StepWriter, ABC):
 class PythonWriter(Writer):
     """A writer of plans in Python. The classes of the libraries write what differs between them."""
 
-    template, lines_of = templates.PYTHON_PROGRAM, staticmethod(python_lines)
+    template = templates.PYTHON_PROGRAM
 
     def parts(self) -> Parts:
         plan, kernels, say = self.plan, self.plan.kernels, self.say
@@ -171,7 +169,7 @@ class PythonWriter(Writer):
             "functions": "".join(functions),
             "streams": [f"pool = [{pool}]"],
             "rounds": templates.PYTHON_ROUNDS if self.timed else "",
-            "work": '"work": work, ' if self.timed else "",
+            "found": [*filter(None, (self.found, '"work": work,' * bool(self.timed)))],
             "captured": self.captured(captured) if plan.is_graph else [],
             "program": say("replay") if plan.is_graph else "pipeline, pool",
         }
@@ -205,11 +203,8 @@ class CuPyWriter(PythonWriter):
         mean = values[0] if len(values) == 1 else f"({' + '.join(values)}) / {len(values)}"
         stores = [f"if (i < {name}.size()) {name}[i] = t;" if raw else f"{name} = t;" for name in kernels.new_targets]
         code = [f"float t = {mean};", "for (int k = 0; k < rounds; ++k) t = 3.7f * t * (1 - t);", *stores]
-        lines = ["stand_in = cp.ElementwiseKernel("]
-        for text in (", ".join([*read, "int32 rounds"]), ", ".join(written), " ".join(code)):
-            *before, last = wrap(text, 80, break_on_hyphens=False)
-            lines += [*(f'    "{line} "' for line in before), f'    "{last}",']
-        return [*lines, ")"]
+        texts = ", ".join([*read, "int32 rounds"]), ", ".join(written), " ".join(code)
+        return ["stand_in = cp.ElementwiseKernel(", *(f'    "{text}",' for text in texts), ")"]
 
     def launched(self, kernels: ChunkKernels, k: int, is_first: bool) -> str:
         sizes = ", ".join(f"{name}.size" for name in dict.fromkeys((*kernels.sources, *kernels.targets)))
@@ -227,31 +222,23 @@ class PyTorchWriter(PythonWriter):
     name = "pytorch"
 
     def __init__(self, plan: CodePlan) -> None:
-        streams = plan.defaults.get("streams", len(plan.kinds))
-        if streams > MOST_TORCH_STREAMS:
-            raise InputError(
-                f"streams = {streams}: PyTorch has {MOST_TORCH_STREAMS} and then gives the same ones again; use fewer,"
-                " or --as cupy"
-            )
-        if "blocking" in plan.kinds:
-            raise InputError(
-                f"streams[{plan.kinds.index('blocking')}] = 'blocking': the streams of PyTorch are non-blocking; write"
-                " it --as cupy"
-            )
-        chunks = plan.defaults.get("chunks", 1)
+        streams, chunks = plan.defaults.get("streams", len(plan.kinds)), plan.defaults.get("chunks", 1)
         least = min((-(-plan.sizes[cut.size] // cut.unit) for cut in plan.cuts), default=chunks)
-        if chunks > least:
-            raise InputError(
-                f"chunks = {chunks}: an operation of PyTorch writes a piece of every array, and one of them has pieces"
-                f" for {least} only; use fewer, or --as cupy"
-            )
         kernels = plan.kernels
         read = len(kernels.sources + kernels.tables) if kernels else 0
-        if plan.is_pattern and read > MOST_TORCH_SOURCES:
-            raise InputError(
-                f"{read} input arrays: no element-wise operation of PyTorch reads more than {MOST_TORCH_SOURCES}; write"
-                " it --as cupy"
-            )
+        refused = {
+            f"streams = {streams}: PyTorch has {MOST_TORCH_STREAMS} and then gives the same ones again": (
+                streams > MOST_TORCH_STREAMS
+            ),
+            "streams = 'blocking': the streams of PyTorch are non-blocking": "blocking" in plan.kinds,
+            f"chunks = {chunks}: an operation of PyTorch writes a piece of every array, and one of them has pieces for"
+            f" {least} only": chunks > least,
+            f"{read} input arrays: no element-wise operation of PyTorch reads more than {MOST_TORCH_SOURCES}": (
+                plan.is_pattern and read > MOST_TORCH_SOURCES
+            ),
+        }
+        for words in (words for words, is_so in refused.items() if is_so):
+            raise InputError(f"{words}; write it --as cupy")
         if kernels and read > 1 and sum(call.launches for call in kernels.calls) == 1:
             plan = plan._replace(timed_kernels=None)  # its only operation has no rounds
         super().__init__(plan._replace(most_chunks=min(plan.most_chunks, least)), PYTORCH)
@@ -284,7 +271,7 @@ class CudaWriter(Writer):
     """Programs in CUDA C++."""
 
     name = "cuda-c++"
-    template, lines_of = templates.CUDA_PROGRAM, staticmethod(cuda_lines)
+    template = templates.CUDA_PROGRAM
 
     def __init__(self, plan: CodePlan) -> None:
         super().__init__(plan, CUDA)
@@ -296,7 +283,9 @@ class CudaWriter(Writer):
 
     def parts(self) -> Parts:
         plan = self.plan
+        constants = self._constants()
         return {
+            "constants": [*constants, ""] if constants else [],
             "options": "".join(f" --{name} {value}" for name, value in plan.defaults.items()),
             "cut": templates.CUDA_CUT if plan.cuts else "",
             "kernels": templates.CUDA_KERNELS if plan.kernels else "",
@@ -310,7 +299,6 @@ class CudaWriter(Writer):
             "rounds": templates.CUDA_ROUNDS if self.timed else "",
             "captured": templates.CUDA_GRAPH if plan.is_graph else "",
             "program": "Check(cudaGraphLaunch(run, pool[0]))" if plan.is_graph else "pipeline(pool)",
-            "freed": [line for array in plan.memory for line in self.each(array, f"freed {array.place}")],
         }
 
     def _of_kernels(self, kernels: ChunkKernels) -> Parts:

@@ -25,7 +25,11 @@ MOST_OPS = 2000  # a longer program cannot be read any more
 LONGEST_NAME = 24
 LAUNCHES_TIMED = 10  # launches in a row of the kernel that sets the stand-in's rounds
 SCRATCH, SCRATCH_FLOATS = "d_scratch", 1 << 16  # memory of kernels that name none
-OWN = {"h2d": ("h_own_in", "d_own_in"), "d2h": ("h_own_out", "d_own_out")}  # memory of copies that name none
+OWN = {  # memory of copies that name none, on the host and on the card; it has as many floats as they copy
+    "h2d": (Array("h_own_in", "pinned", "0", "random"), Array("d_own_in", "device", "0", "nothing")),
+    "d2h": (Array("h_own_out", "pinned", "0", "blank"), Array("d_own_out", "device", "0", "nothing")),
+}
+OWN_NAMES = (SCRATCH, *(array.name for arrays in OWN.values() for array in arrays))
 KERNELS = ChunkKernels((KernelCall(1, "one launch"),), ("x",), (), ("y",), is_even=True)
 
 
@@ -63,7 +67,7 @@ class _Written:
             prefix = "d_" if buffer.memory == "device" else "h_"
             name = re.sub(r"[^a-z0-9]+", "_", buffer.name.lower()).strip("_").removeprefix(prefix)[:LONGEST_NAME]
             name = prefix + (name or "buffer")
-            if name in self.memory or name in (SCRATCH, *sum(OWN.values(), ())):
+            if name in self.memory or name in OWN_NAMES:
                 name += f"_{k}"
             start: Any = "nothing" if buffer.memory == "device" else "random" if buffer.name in sent else "blank"
             names[buffer.name] = name
@@ -93,15 +97,13 @@ class _Written:
     def _copied(self, i: int, op: Copy) -> list[_Piece]:
         """Return the copied floats on the host and on the card. Copies that name no memory have their own."""
         floats, first, pieces = _floats(f"ops[{i}].bytes", op.bytes), self._own[op.direction], []
-        for side, region, name in zip(("host", "device"), (op.host, op.device), OWN[op.direction], strict=True):
+        for side, region, own in zip(("host", "device"), (op.host, op.device), OWN[op.direction], strict=True):
             if region is not None:
                 pieces.append(self._piece(f"ops[{i}].{side}", region))
                 continue
-            start: Any = "nothing" if side == "device" else "random" if op.direction == "h2d" else "blank"
-            place: Any = "device" if side == "device" else "pinned"
             self._own[op.direction] = first + floats
-            self.memory[name] = Array(name, place, str(first + floats), start)
-            pieces.append(_Piece(name, first, floats))
+            self.memory[own.name] = own._replace(size=str(first + floats))
+            pieces.append(_Piece(own.name, first, floats))
         return pieces
 
     def _launched(self, i: int, op: Kernel) -> tuple[_Piece, ...]:

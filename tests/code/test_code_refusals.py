@@ -26,7 +26,7 @@ COMMANDS: list[tuple[tuple[str, ...], str]] = [
     (("--h2d", "3000", "--elements", "1000", "--as", "cupy"), "h2d[0] = 3 bytes an element: the arrays"),
     (("--kernel", "1ms", "--as", "cupy"), "kernels: the program needs an array that they work on"),
     ((*SIZES, *("--h2d", "64KiB") * 3, "--as", "pytorch"), "4 input arrays: no element-wise operation of PyTorch"),
-    (("blocking.json", "--as", "pytorch"), "streams[0] = 'blocking': the streams of PyTorch are non-blocking"),
+    (("blocking.json", "--as", "pytorch"), "streams = 'blocking': the streams of PyTorch are non-blocking"),
     (("odd.json", "--as", "cupy"), "ops[0].bytes = 6: the arrays of a program hold floats"),
     (("many.json", "--as", "cupy"), "ops: 2001 calls written out are no program to read"),
 ]
