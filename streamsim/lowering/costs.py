@@ -288,12 +288,12 @@ def behind_kernels(schedule: Schedule) -> dict[int, Behind]:
     if not is_graph and 0 not in map(attrgetter("call_s"), schedule.ops):
         return found
     for i, op in enumerate(schedule.ops):
-        if isinstance(op, Kernel) and latest.get(op.stream) and op.duration_s is not None:
+        if type(op) is Kernel and latest.get(op.stream) and op.duration_s is not None:
             if is_graph:
                 found[i] = "graph"
             elif op.call_s == 0 and op.share == 1 and not op.elements:
                 found[i] = "recorded"
-        latest[op.stream] = isinstance(op, Kernel)
+        latest[op.stream] = type(op) is Kernel
     return found
 
 

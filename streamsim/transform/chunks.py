@@ -581,11 +581,12 @@ def _prefetched(schedule: Schedule, depth: int) -> tuple[Schedule, list[int]]:
 def _behind(ops: Sequence[Op], rest: Sequence[int], loaded: int, done: int) -> Iterator[tuple[int, Op]]:
     """Yield the rest of a step, whose work waits for the event ``loaded``, and ``done`` recorded behind that work."""
     streams = {i: op.stream for i in rest if isinstance(op := ops[i], Work)}
+    first, last = min(streams, default=None), max(streams, default=None)
     for i in rest:
-        if i == min(streams, default=None):
+        if i == first:
             yield from ((-1, WaitEvent(loaded, stream)) for stream in dict.fromkeys(streams.values()))
         yield i, ops[i]
-        if i == max(streams, default=None):
+        if i == last:
             yield -1, RecordEvent(done, streams[i])
 
 

@@ -198,7 +198,7 @@ def issued(
     for i, op in zip(numbers, ops, strict=True):
         if is_work(op):
             found += (WaitEvent(events[k], streams[i], thread=op.thread) for k in waits[i])
-            found.append(replace(op, stream=streams[i]))
+            found.append(op if op.stream == streams[i] else replace(op, stream=streams[i]))
             if i in events:
                 found.append(RecordEvent(events[i], streams[i], thread=op.thread))
         elif isinstance(op, Synchronize) and (op.event is not None or op.stream is not None):
