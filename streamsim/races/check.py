@@ -30,7 +30,7 @@ pageable memory (``blocking`` in stream 0). Source: CUDA Runtime API, "API synch
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from functools import cached_property
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, get_args
 
 import msgspec
 
@@ -47,12 +47,11 @@ from streamsim.program import (
     WaitEvent,
     check_schedule,
 )
-from streamsim.races.happens_before import NEVER, Clock, HappensBefore
+from streamsim.races.happens_before import NEVER, Clock, HappensBefore, join
 
 Rule = Literal["race", "unrecorded-event", "unsynchronised-output", "redundant-wait"]
 HazardKind = Literal["read-after-write", "write-after-read", "write-after-write"]
 Severity = Literal["error", "warning"]
-RULES: tuple[Rule, ...] = get_args(Rule)
 HAZARD_KINDS: tuple[HazardKind, ...] = get_args(HazardKind)
 
 MOST_SHOWN = 3  # clashes of one race that its text spells out
@@ -118,15 +117,13 @@ def repaired(schedule: Schedule, findings: Iterable[Finding]) -> Schedule:
     before: dict[int, list[Op]] = {}
     for wait in waits:
         op, event = schedule.ops[wait.before], events[wait.after] if wait.event is None else wait.event
-        on_host, on_card = (
-            Synchronize(event=event, thread=op.thread),
-            WaitEvent(event, op.stream or 0, thread=op.thread),
-        )
-        before.setdefault(wait.before, []).append(on_host if wait.host else on_card)
+        waiting: Op = WaitEvent(event, op.stream or 0, thread=op.thread)
+        if wait.host:
+            waiting = Synchronize(event=event, thread=op.thread)
+        before.setdefault(wait.before, []).append(waiting)
     ops: list[Op] = []
     for i, op in enumerate(schedule.ops):
-        ops += before.get(i, ())
-        ops.append(op)
+        ops += *before.get(i, ()), op
         if i in events:
             ops.append(RecordEvent(events[i], op.stream or 0, thread=op.thread))
     return msgspec.structs.replace(schedule, ops=tuple(ops), events=schedule.events + len(events))
@@ -144,19 +141,17 @@ def unnamed_memory(schedule: Schedule) -> int:
 # Which bytes an op touches, and who touched the bytes of a buffer last.
 
 
-def touched(op: Op, ignored: frozenset[str] = frozenset()) -> Iterator[tuple[Region, bool]]:
-    """Yield the ranges that an op touches, except those of ``ignored`` host buffers, and whether it writes them."""
+def touched(op: Op) -> Iterator[tuple[Region, bool]]:
+    """Yield the ranges that an op touches, and whether it writes them."""
     if isinstance(op, Copy):
         to_card = op.direction == "h2d"
-        if op.device is not None:
-            yield op.device, to_card
-        if op.host is not None and op.host.buffer not in ignored:
-            yield op.host, not to_card
+        for region, writes in ((op.device, to_card), (op.host, not to_card)):
+            if region is not None:
+                yield region, writes
     elif isinstance(op, Kernel):
-        for region in op.reads:
-            yield region, False
-        for region in op.writes:
-            yield region, True
+        for regions, writes in ((op.reads, False), (op.writes, True)):
+            for region in regions:
+                yield region, writes
 
 
 class _ByteRange:
@@ -231,47 +226,29 @@ def earlier_ops(ops: Iterable[Op], buffers: Iterable[Buffer]) -> Iterator[list[t
         yield found
 
 
-class _Touch(NamedTuple):
-    """An earlier op that touched the same bytes as the next one, of ``pageable`` memory or of other."""
-
-    op: int
-    pageable: bool
-
-
-class _EventRecord(NamedTuple):
-    """A call that recorded an event: its op, and the ops whose end completes the event."""
-
-    op: int
-    completes: tuple[int, ...]
-
-
 class _Checker:
     def __init__(self, schedule: Schedule) -> None:
-        self._schedule = schedule
-        self._order = HappensBefore(schedule)
-        self._pageable = schedule.pageable_names
-        self._ignored = frozenset[str]() if self._order.has_threads else self._pageable  # no race of one thread's
+        self._schedule, self._order, self._pageable = schedule, HappensBefore(schedule), schedule.pageable_names
+        self._memory = {buffer.name: buffer.memory for buffer in schedule.buffers}
         self._histories = {buffer.name: History(buffer.bytes) for buffer in schedule.buffers}
-        self._records: dict[int, _EventRecord] = {}  # by event: the latest
+        self._records: dict[int, int] = {}  # by event: the op that recorded it last
         self._record_after: dict[
-            int, tuple[int, _EventRecord]
-        ] = {}  # by op: an event, and its record soon after the op
+            int, tuple[int, int]
+        ] = {}  # by op: an event that was recorded soon after it, and where
         self._unrecorded_ops: dict[int, list[int]] = {}  # by stream: its ops since its last copy to the card or record
-        self._has_blocking_streams = "blocking" in schedule.streams
-        self._on_device = {buffer.name for buffer in schedule.buffers if buffer.memory == "device"}
 
     def run(self) -> Iterator[Finding]:
         for i, op in enumerate(self._schedule.ops):
             if isinstance(op, Copy | Kernel):
                 yield from self._work(i, op)
-            elif isinstance(op, RecordEvent):
-                self._record(i, op)
-            elif isinstance(op, WaitEvent):
+                continue
+            if isinstance(op, WaitEvent | Synchronize):
                 yield from self._wait(i, op)
-            elif isinstance(op, Synchronize):
-                yield from self._synchronize(i, op)
-            else:
-                self._order.call(op)
+            self._order.call(op)
+            if isinstance(op, RecordEvent):
+                self._records[op.event] = i
+                after = self._unrecorded_ops.pop(op.stream, ())
+                self._record_after |= dict.fromkeys(after, (op.event, i))
         yield from self._unsynchronised()
 
     # Copies and kernels
@@ -279,129 +256,95 @@ class _Checker:
     def _work(self, i: int, op: Copy | Kernel) -> Iterator[Finding]:
         stream, order = op.stream, self._order
         clock = order.now(stream, op.thread)
-        racing = [touch for touch in self._earlier(i, op) if not self._is_behind(op, touch, clock)]
-        if racing:
-            for earlier in order.last_of({touch.op for touch in racing}):
-                kinds = {t.pageable for t in racing if t.op == earlier and not self._is_behind(op, t, clock)}
-                if kinds:
-                    on_host = True in kinds and self._is_staged(op)
-                    event, record = self._event_after(earlier)
-                    yield self._race(MissingWait(earlier, i, event, on_host), kinds)
-                    clock = self._waited(op, clock, event, record, on_host)
-        if order.has_threads and self._is_staged(op):
+        racing = [earlier for earlier in self._earlier(i, op) if not self._is_behind(op, *earlier, clock)]
+        for earlier in order.last_of({earlier for earlier, _ in racing}) if racing else ():
+            kinds = {pageable for k, pageable in racing if k == earlier and not self._is_behind(op, k, pageable, clock)}
+            if kinds:
+                wait = self._missing_wait(earlier, i, host=True in kinds and self._is_staged(op))
+                yield self._race(wait, kinds)
+                reached = order.ended(earlier) if wait.event is None else order.recorded(wait.event)
+                if wait.host:
+                    order.host_learns(op.thread, reached)
+                clock = join(clock, reached)
+        if self._is_staged(op):
             clock = order.with_read(i, op.thread, clock)
-        order.start(i, stream, op.thread, clock)
+        order.start(i, stream, clock)
         if isinstance(op, Copy) and op.direction == "h2d":
-            self._unrecorded_ops[stream] = [i]
-        else:
-            self._unrecorded_ops.setdefault(stream, []).append(i)
+            self._unrecorded_ops[stream] = []
+        self._unrecorded_ops.setdefault(stream, []).append(i)
         if isinstance(op, Copy) and op.is_done_on_return(self._pageable):
             order.host_waits(op.thread, (i,))
 
-    def _waited(self, op: Copy | Kernel, clock: Clock, event: int | None, record: _EventRecord, on_host: bool) -> Clock:
-        """Return the clock of ``op`` once its stream, or (``on_host``) its thread, has waited for a record."""
-        order = self._order
-        if not on_host:
-            clock = order.after(clock, record.completes)
-            return clock if event is None else order.after_event(clock, event)
-        order.host_waits(op.thread, record.completes)
-        if event is not None:
-            order.host_learns(op.thread, order.handed_on(event))
-        return order.now(op.stream, op.thread)
+    def _earlier(self, i: int, op: Copy | Kernel) -> Iterator[tuple[int, bool]]:
+        """Yield the ops that must have used the bytes before ``op`` touches them, and whether these are pageable."""
+        for region, writes in touched(op):
+            history, pageable = self._histories[region.buffer], region.buffer in self._pageable
+            start, end = region.offset, region.offset + region.bytes
+            reader = -1 - op.thread if pageable else op.stream  # a thread reads pageable memory in the order of calls
+            earlier = history.write(i, start, end) if writes else history.read(i, reader, start, end)
+            yield from ((k, pageable) for k in earlier)
 
-    def _earlier(self, i: int, op: Copy | Kernel) -> list[_Touch]:
-        """Return the ops that must have ended, or read their pageable memory, before ``op`` touches what it touches."""
-        found = []
-        for region, writes in touched(op, self._ignored):
-            history, start = self._histories[region.buffer], region.offset
-            pageable = region.buffer in self._pageable
-            if writes:
-                earlier = history.write(i, start, start + region.bytes)
-            else:  # pageable memory is read by the thread, in the order of its calls
-                reader = -1 - op.thread if pageable else op.stream
-                earlier = history.read(i, reader, start, start + region.bytes)
-            found += [_Touch(k, pageable) for k in earlier]
-        return found
-
-    def _is_behind(self, op: Copy | Kernel, touch: _Touch, clock: Clock) -> bool:
+    def _is_behind(self, op: Copy | Kernel, earlier: int, pageable: bool, clock: Clock) -> bool:
         """Return True if ``op``, which has this clock, touches the bytes only after the earlier op has used them."""
-        order = self._order
-        if touch.pageable and self._is_staged(op):  # at once, whatever its stream does
-            return order.has_ended(touch.op, order.host(op.thread), None)
-        if touch.pageable and self._is_staged(self._schedule.ops[touch.op]):
-            return order.has_staged(touch.op, clock)
-        return order.has_ended(touch.op, clock, op.stream)
+        if pageable and self._is_staged(op):  # at once, whatever its stream does
+            return self._order.host_waited_for(earlier, op.thread)
+        if pageable and self._is_staged(self._schedule.ops[earlier]):
+            return self._order.has_staged(earlier, clock)
+        return self._order.has_ended(earlier, clock, op.stream)
 
     def _is_staged(self, op: Op) -> bool:
         """Return True if an op reads pageable memory, which it does while the thread makes the call."""
         return isinstance(op, Copy) and op.direction == "h2d" and op.uses_host(self._pageable)
 
-    def _event_after(self, op: int) -> tuple[int | None, _EventRecord]:
-        """Return an event to wait for that comes after ``op``, and its record; None for a new event behind ``op``.
+    def _missing_wait(self, after: int, before: int, host: bool) -> MissingWait:
+        """Return the wait that orders two ops, for an event that is recorded after the first one, if there is one.
 
         One that is there is a call less. It must be recorded before its stream turns to its next chunk, by a copy to
         the card, or waiting for it would cost too much; and not be recorded again since.
         """
-        event, record = self._record_after.get(op, (None, None))
-        if event is None or record is None or self._records[event] is not record:
-            return None, _EventRecord(op, (op,))
-        return event, record
+        event, record = self._record_after.get(after, (NEVER, NEVER))
+        is_there = record != NEVER and self._records[event] == record
+        return MissingWait(after, before, event if is_there else None, host)
 
     def _race(self, wait: MissingWait, kinds: set[bool]) -> Finding:
         """Return the race that ``wait`` would end. ``kinds``: whether the memory is pageable or not."""
         first, second = self._schedule.ops[wait.after], self._schedule.ops[wait.before]
-        hazards = tuple(h for h in _hazards(first, second, self._ignored) if (h.buffer in self._pageable) in kinds)
-        shown = [self._reach(hazard) for hazard in hazards[:MOST_SHOWN]]
+        hazards = tuple(h for h in _hazards(first, second) if (h.buffer in self._pageable) in kinds)
+        shown = [
+            f"{h.kind} of bytes {h.offset}..{h.offset + h.bytes} of {h.buffer!r}{self._why(h.buffer)}"
+            for h in hazards[:MOST_SHOWN]
+        ]
         if len(hazards) > MOST_SHOWN:
             shown.append(f"and {len(hazards) - MOST_SHOWN} more")
         what = f"{self._name(wait.before)} and {self._name(wait.after)} have no order: {', '.join(shown)}"
-        return Finding("race", (wait.after, wait.before), what, self._missing(wait), hazards, wait)
-
-    def _reach(self, hazard: Hazard) -> str:
-        reach = f"{hazard.kind} of bytes {hazard.offset}..{hazard.offset + hazard.bytes} of {hazard.buffer!r}"
-        if hazard.buffer in self._on_device:
-            return reach
-        if hazard.buffer in self._pageable:
-            return f"{reach} (pageable memory that two threads use at the same time)"
-        return f"{reach} (a host buffer used again before its asynchronous copy has finished)"
-
-    def _missing(self, wait: MissingWait) -> str:
-        first, second = self._schedule.ops[wait.after], self._schedule.ops[wait.before]
         where = f"in thread {second.thread} of the host" if wait.host else f"in stream {second.stream}"
-        if wait.event is None:
-            record = f"record an event in stream {first.stream} after ops[{wait.after}]"
-            return f"{record} and wait for it {where} before ops[{wait.before}]"
-        by = self._records[wait.event].op
-        return f"wait for event {wait.event} (recorded by ops[{by}]) {where} before ops[{wait.before}]"
+        remedy = f"record an event in stream {first.stream} after ops[{wait.after}] and wait for it {where}"
+        if wait.event is not None:
+            remedy = f"wait for event {wait.event} (recorded by ops[{self._records[wait.event]}]) {where}"
+        ops = (wait.after, wait.before)
+        return Finding("race", ops, what, f"{remedy} before ops[{wait.before}]", hazards, wait)
+
+    def _why(self, buffer: str) -> str:
+        """Return in brackets why host memory is in danger; nothing of the card's."""
+        used_again = " (a host buffer used again before its asynchronous copy has finished)"
+        shared = " (pageable memory that two threads use at the same time)"
+        return {"device": "", "pageable": shared}.get(self._memory[buffer], used_again)
 
     # Events and the host
 
-    def _record(self, i: int, op: RecordEvent) -> None:
-        completes = self._order.record(op.stream, op.event, op.thread)
-        record = self._records[op.event] = _EventRecord(i, completes)
-        for earlier in self._unrecorded_ops.pop(op.stream, ()):
-            self._record_after[earlier] = op.event, record
-
-    def _wait(self, i: int, op: WaitEvent) -> Iterator[Finding]:
-        order, record = self._order, self._records.get(op.event)
-        if record is None:
-            yield self._unrecorded(i, op.event)
-        elif op.stream == LEGACY_STREAM and self._has_blocking_streams:
-            pass  # all of them wait for each other
-        elif order.waits_in_vain(op.stream, op.event, op.thread, record.completes):
-            yield self._redundant(i, op, record)
-        order.wait(op.stream, op.event, op.thread)
-
-    def _synchronize(self, i: int, op: Synchronize) -> Iterator[Finding]:
+    def _wait(self, i: int, op: WaitEvent | Synchronize) -> Iterator[Finding]:
         if op.event is not None and op.event not in self._records:
-            yield self._unrecorded(i, op.event)
-        self._order.synchronize(op)
-
-    def _unrecorded(self, i: int, event: int) -> Finding:
-        later = self._first_records.get(event)
-        when = "never recorded" if later is None else f"recorded only later, by ops[{later}]"
-        what = f"{self._name(i)} waits for event {event}, which is {when}: it waits for nothing"
-        return Finding("unrecorded-event", (i,), what, f"record event {event} before it, or take it out")
+            later = self._first_records.get(op.event)
+            when = "never recorded" if later is None else f"recorded only later, by ops[{later}]"
+            what = f"{self._name(i)} waits for event {op.event}, which is {when}: it waits for nothing"
+            yield Finding("unrecorded-event", (i,), what, f"record event {op.event} before it, or take it out")
+            return
+        makes_all_wait = op.stream == LEGACY_STREAM and "blocking" in self._schedule.streams
+        if isinstance(op, WaitEvent) and not makes_all_wait and self._order.waits_in_vain(op):
+            record = self._records[op.event]
+            what = f"{self._name(i)} waits for event {op.event} as recorded by ops[{record}], but its stream"
+            remedy = "take it out: it costs a call and changes nothing"
+            yield Finding("redundant-wait", (i,), f"{what} is already behind that", remedy)
 
     @cached_property
     def _first_records(self) -> dict[int, int]:
@@ -409,40 +352,29 @@ class _Checker:
         records = [(op.event, i) for i, op in enumerate(self._schedule.ops) if isinstance(op, RecordEvent)]
         return dict(reversed(records))
 
-    def _redundant(self, i: int, op: WaitEvent, record: _EventRecord) -> Finding:
-        why = f"stream {op.stream} is already behind it" if record.completes else "nothing was before that record"
-        what = f"{self._name(i)} waits for event {op.event} as recorded by ops[{record.op}], but {why}"
-        return Finding("redundant-wait", (i,), what, "take it out: it costs a call and changes nothing")
-
     def _unsynchronised(self) -> Iterator[Finding]:
         missing: dict[str, list[int]] = {}
         for i, op in enumerate(self._schedule.ops):
             if isinstance(op, Copy) and op.direction == "d2h" and not self._order.host_waited_for(i):
-                missing.setdefault("" if op.host is None else op.host.buffer, []).append(i)
-        for buffer, copies in missing.items():
-            into = f"{buffer!r}" if buffer else "memory of its own"
+                missing.setdefault("memory of its own" if op.host is None else repr(op.host.buffer), []).append(i)
+        for into, copies in missing.items():
             more = f" (nor for {len(copies) - 1} before it)" if len(copies) > 1 else ""
             what = f"the host never waits for {self._name(copies[-1])} into {into}{more}: it may read it too early"
             yield Finding("unsynchronised-output", tuple(copies), what, "synchronise after the last op")
 
     def _name(self, i: int) -> str:
         op = self._schedule.ops[i]
-        if isinstance(op, Copy):
-            what = f"{op.direction} copy"
-        elif isinstance(op, Kernel):
-            what = f"kernel {op.name!r}"
-        elif isinstance(op, Synchronize):
+        if isinstance(op, Synchronize):
             return f"ops[{i}] (synchronise)"
-        else:
-            what = "record" if isinstance(op, RecordEvent) else "wait"
-        return f"ops[{i}] ({what} in stream {op.stream})"
+        copied = f"{op.direction} copy" if isinstance(op, Copy) else "wait"
+        return f"ops[{i}] ({f'kernel {op.name!r}' if isinstance(op, Kernel) else copied} in stream {op.stream})"
 
 
-def _hazards(first: Op, second: Op, pageable: frozenset[str]) -> list[Hazard]:
+def _hazards(first: Op, second: Op) -> list[Hazard]:
     """Return where and how two ops clash, each once; what is read too early comes first."""
     found = set()
-    for a, a_writes in touched(first, pageable):
-        for b, b_writes in touched(second, pageable):
+    for a, a_writes in touched(first):
+        for b, b_writes in touched(second):
             start, end = max(a.offset, b.offset), min(a.offset + a.bytes, b.offset + b.bytes)
             if a.buffer == b.buffer and start < end and (a_writes or b_writes):
                 kind = HAZARD_KINDS[0 if not b_writes else 1 + a_writes]

@@ -59,7 +59,7 @@ def _order(schedule: Schedule, holds: bool = True) -> HappensBefore:
     order, pageable = HappensBefore(schedule), schedule.pageable_names
     for i, op in enumerate(schedule.ops):
         if isinstance(op, Copy | Kernel):
-            order.start(i, op.stream, op.thread, order.now(op.stream, op.thread))
+            order.start(i, op.stream, order.now(op.stream, op.thread))
             if holds and isinstance(op, Copy) and op.is_done_on_return(pageable):
                 order.host_waits(op.thread, (i,))
         elif holds or not isinstance(op, Synchronize | WaitThread):

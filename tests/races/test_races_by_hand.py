@@ -9,20 +9,16 @@ from msgspec.structs import replace
 from race_oracle import HOST, ON_CARD, OTHER, into, of_rule, program, work
 
 from streamsim.program import (
-    Buffer,
     Copy,
     Op,
     RecordEvent,
     Region,
-    Schedule,
     Synchronize,
     WaitEvent,
     WaitThread,
     depth_first,
 )
 from streamsim.races import Finding, Hazard, MissingWait, check, repaired, unnamed_memory
-
-MIB = 1 << 20
 
 
 def out(stream: int, host: Region = OTHER, device: Region = ON_CARD, **more: Any) -> Copy:
@@ -119,27 +115,6 @@ def test_an_event_that_is_there_is_waited_for(between: tuple[Op, ...], event: in
     assert found.wait == MissingWait(0, len(ops) - 1, event)
 
 
-def test_the_tasks_that_share_a_buffer() -> None:
-    """The tutorial's sleep kernel: each of 4 tasks copies to the same device buffer and back, in a stream of its own.
-
-    Task t is ops 3t (in), 3t + 1 (kernel), 3t + 2 (out). The copy in of task t + 1 reads the host buffer that the copy
-    out of task t writes, and overwrites the device buffer that it reads; all before that is behind that copy out.
-    """
-    whole = 4 * MIB
-    buffers = (Buffer("src_host", whole, "pinned"), Buffer("src_device", whole, "device"))
-    host, device = Region("src_host", 0, whole), Region("src_device", 0, whole)
-    ops: list[Op] = []
-    for stream in (1, 2, 3, 4):
-        ops += (into(stream, host, device), card.kernel(stream, 800_000), out(stream, host, device))
-    schedule = Schedule((*ops, Synchronize()), ("blocking",) * 4, buffers)
-    findings = check(schedule)
-    assert [finding.ops for finding in findings] == [(2, 3), (5, 6), (8, 9)]
-    both = (Hazard("read-after-write", "src_host", 0, whole), Hazard("write-after-read", "src_device", 0, whole))
-    assert {finding.hazards for finding in findings} == {both}
-    one_stream = tuple(msgspec.structs.replace(op, stream=1) for op in ops)
-    assert check(msgspec.structs.replace(schedule, ops=(*one_stream, Synchronize()))) == ()
-
-
 def test_warnings_by_hand() -> None:
     found = check(
         program(
@@ -226,14 +201,6 @@ def test_races_of_one_op_come_in_the_order_of_the_earlier_ones() -> None:
     regions = tuple(Region("d", start, 16) for start in (0, 16, 32))
     ops = [into(stream, device=region) for stream, region in zip((1, 2, 1), regions, strict=True)]
     assert found_in(*ops, work(3, reads=regions)) == [("race", (1, 3)), ("race", (2, 3))]
-
-
-def test_outputs_that_nobody_waits_for_are_one_finding_for_each_buffer() -> None:
-    found = check(program(out(1), out(1, HOST), out(1)))
-    assert [finding.what.partition("waits for ")[2].partition(":")[0] for finding in found] == [
-        "ops[1] (d2h copy in stream 1) into 'h'",
-        "ops[2] (d2h copy in stream 1) into 'o' (nor for 1 before it)",
-    ]
 
 
 def test_memory_without_a_name_is_counted() -> None:
