@@ -158,9 +158,9 @@ def read_given(path: Path) -> Given:
     if kind_given(path) == "recording":
         return replayed(path.name, *read_part(path))
     check_no_part()
-    file = read_program(path)
+    schedule, file = read_program(path)
     device = parse_device(file.profile, f"{path}: profile") if file.profile else None
-    return Given(file.schedule, file.recorded, device, file.notes)
+    return Given(schedule, file.recorded, device, file.notes)
 
 
 def read_part(path: Path) -> tuple[Recording, float | None]:

@@ -6,7 +6,6 @@ from streamsim.program.files import (
     LARGEST_JSON_BYTES,
     PLAN,
     UNKNOWN,
-    ProgramFile,
     RecordedTimes,
     RecordedTrack,
     ScheduleFile,

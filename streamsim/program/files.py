@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple, get_args
+from typing import Any
 
 import msgspec
 
@@ -29,7 +29,7 @@ from streamsim.files import (
     write_text,
 )
 from streamsim.program.schedule import Schedule
-from streamsim.program.workload import MOST_LAUNCHES, Point, Timed, Workload, WorkloadKernel
+from streamsim.program.workload import MOST_LAUNCHES, Point, Workload, WorkloadKernel
 from streamsim.text import (
     LARGEST_TOML_BYTES,
     check_listed,
@@ -109,10 +109,7 @@ KernelText = float | str | WorkloadKernel
 parse_fill = partial(parse_share, least=LEAST_FILL)  # of a share of the card such as "50%"
 
 
-def _one_of(words: tuple[str, ...], text: str, field: str) -> str:
-    """Return ``text`` if it is one of ``words``. Raises InputError naming ``field``."""
-    if text not in words:
-        raise InputError(f"{field} = {shown(text)}: expected {' or '.join(words)}")
+def _text(text: str, _: str) -> str:
     return text
 
 
@@ -120,10 +117,10 @@ OPTIONS: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "threads": ("threads", parse_count),
     "latency": ("latency_s", lambda text, field: parse_seconds(text, field, least=0)),
     "fill": ("fill", parse_fill),
-    "name": ("name", lambda text, _: text),
+    "name": ("name", _text),
     "launches": ("launches", partial(parse_count, most=MOST_LAUNCHES)),
-    "per": ("per", partial(_one_of, ("chunk", "item"))),
-    "timed": ("timed", partial(_one_of, get_args(Timed))),
+    "per": ("per", _text),
+    "timed": ("timed", _text),
 }
 FORM = (
     "TIME, TIME/LAUNCHES or TIME@PART, then more of TIME@PART, threads=N, latency=TIME, fill=SHARE, launches=N,"
@@ -264,16 +261,7 @@ def parse_part(text: str, field: str) -> float:
     """Return a share of the whole or a number of elements, from "1/256" or "64Ki". Raises InputError."""
     if not (any(c in text for c in "./%") or text == "1"):
         return parse_count(text, field)
-    try:
-        return parse_share(text, field)
-    except InputError:
-        elements, _, launches = text.partition("/")
-        if not launches or not elements.strip()[-1:].isalpha():
-            raise
-        parse_count(elements, field)
-        raise InputError(
-            f"{field} = {shown(text)}: how many launches take these times together is said by launches={launches}"
-        ) from None
+    return parse_share(text, field)
 
 
 # The parsers of text and times in a kernel's table, by type or by the name of the field.
@@ -288,21 +276,12 @@ OF_KERNELS: dict[type | str, Callable[[Any, str], Any]] = {
 LARGEST_JSON_BYTES = 1 << 30
 
 
-class ProgramFile(NamedTuple):
+class ScheduleFile(Schedule, frozen=True):
     """The content of a schedule's file.
 
     - ``recorded``: the recorded times of its ops; ``profile``: its card's profile as TOML, or "".
     - ``notes``: sentences to read before use, such as that the replay is far from the recording.
     """
-
-    schedule: Schedule
-    recorded: RecordedTimes | None = None
-    profile: str = ""
-    notes: tuple[str, ...] = ()
-
-
-class ScheduleFile(Schedule, frozen=True):
-    """The fields of a schedule's file: see :class:`ProgramFile`."""
 
     recorded: RecordedTimes | None = None
     profile: str = ""
@@ -345,11 +324,11 @@ _PARSERS: Parsers = {**dict.fromkeys(ARRAYS, partial(parse_bytes, least=0)), **O
 
 def read_schedule(path: str | os.PathLike[str]) -> Schedule:
     """Return the schedule in a JSON file. Raises InputError naming the file, the field and the value."""
-    return read_program(path).schedule
+    return read_program(path)[0]
 
 
-def read_program(path: str | os.PathLike[str]) -> ProgramFile:
-    """Return everything in a schedule's JSON file. Raises InputError like :func:`read_schedule`."""
+def read_program(path: str | os.PathLike[str]) -> tuple[Schedule, ScheduleFile]:
+    """Return the schedule in a JSON file, and all of the file. Raises InputError like :func:`read_schedule`."""
     return _parse_schedule(read_bytes(path, LARGEST_JSON_BYTES), one_line(str(path)))
 
 
@@ -382,7 +361,7 @@ def write_schedule(
 ) -> None:
     """Save ``schedule`` as JSON, one op a line, with the ``recorded`` times of its ops if they are given.
 
-    ``profile``, ``notes``: see :class:`ProgramFile`. Raises InputError if the file cannot be written.
+    ``profile``, ``notes``: see :class:`ScheduleFile`. Raises InputError if the file cannot be written.
     """
     write_bytes(dump_schedule(schedule, recorded, profile, notes), path)
 
@@ -416,16 +395,16 @@ def dump_schedule(
 
 def parse_schedule(data: bytes, where: str = "schedule") -> Schedule:
     """Return the schedule in the JSON ``data``. Raises InputError that begins with ``where``."""
-    return _parse_schedule(data, where).schedule
+    return _parse_schedule(data, where)[0]
 
 
-def _parse_schedule(data: bytes, where: str) -> ProgramFile:
+def _parse_schedule(data: bytes, where: str) -> tuple[Schedule, ScheduleFile]:
     try:
         file = msgspec.json.decode(data, type=ScheduleFile)
-        schedule, said = file.schedule(), (file.recorded, file.profile, file.notes)
-        if dump_schedule(schedule, *said) != data:  # a file that we wrote names nothing twice
+        schedule = file.schedule()
+        if dump_schedule(schedule, file.recorded, file.profile, file.notes) != data:  # ours name nothing twice
             json.loads(data, object_pairs_hook=refuse_duplicates)
-        return ProgramFile(schedule, *said)
+        return schedule, file
     except (ValueError, RecursionError) as error:
         reason = str(error) if isinstance(error, InputError) else explain_json(error, data, ScheduleFile)
         raise InputError(f"{where}: {mistaken_for('schedule', data) or reason}") from None

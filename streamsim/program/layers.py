@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from difflib import get_close_matches
 from typing import Any, Literal, NamedTuple, get_args
 
 import msgspec
@@ -278,9 +277,7 @@ class Offload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 number += 1
         for name in self.resident:
             if name not in known:
-                nearest = get_close_matches(name, known, n=1)
-                hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
-                raise InputError(f"resident = {shown(name)}: no layer has this name{hint}")
+                raise InputError(f"resident = {shown(name)}: no layer has this name")
         return frozenset().union(*(known[name] for name in self.resident))
 
     def device_bytes(self, layers: Layers) -> int:
@@ -307,78 +304,73 @@ class Offload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def schedule(self, layers: Layers) -> Schedule:
         """Return the program: see above. Raises InputError for an unknown name."""
-        run = _OffloadProgram(layers, self)
-        ahead = min(1, run.slots) if self.memory == "pageable" else run.slots
-        for item in range(ahead):
-            run.fetch(item)
-        item, step = 0, 1
-        was_backward = layers.turns[0].is_backward
-        for turn in layers.turns * layers.passes:
-            if turn.is_backward != was_backward:  # the layer of the last turn is the first one again
-                was_backward, step = turn.is_backward, -step
-                item += step
-            if turn.number in run.stay:
-                weights = run.at_home[turn.number]
-                launch(run.compute, run.steps[turn.number], turn.is_backward, weights, run.activations)
+        stay, steps, program = self.numbers(layers), layers.steps, Program()
+        load, compute = program.stream(), program.stream()
+        streamed = {n: step for n, step in enumerate(steps) if n not in stay}
+        hosts = {n: _weights(program, step, self.memory) for n, step in streamed.items()}
+        homes = {n: _weights(program, steps[n], "device") for n in sorted(stay)}
+        largest, slots = max((step.weight_bytes for step in streamed.values()), default=0), self.slots(layers)
+        buffers = [program.device(f"buffer {slot}", largest) for slot in range(slots)]
+        reserved = activations(program, self.reserve_bytes)
+        loaded, ran = ([program.event() for _ in range(slots)] for _ in range(2))
+        plan, used = _streamed_turns(layers, stay, slots), set[int]()
+
+        def fetch(turn: int) -> None:
+            """Copy the layer of a streamed turn as soon as its buffer is free, unless the layer is there."""
+            if turn < len(plan) and plan[turn].is_new:
+                source, slot = hosts[plan[turn].number], plan[turn].slot
+                if slot in used:
+                    load.wait(ran[slot])
+                used.add(slot)
+                load.copy_in(buffers[slot][: source.bytes], source)
+                load.record(loaded[slot])
+
+        ahead, turn = min(1, slots) if self.memory == "pageable" else slots, 0
+        for first in range(ahead):
+            fetch(first)
+        for number, is_backward in layers.turns * layers.passes:
+            if number in stay:
+                launch(compute, steps[number], is_backward, homes[number], reserved)
                 continue
-            slot = item % run.slots
-            run.await_copy(slot)
-            launch(run.compute, run.steps[turn.number], turn.is_backward, run.buffers[slot], run.activations)
-            run.compute.record(run.ran[slot])
-            run.fetch(item + step * ahead)
-            item += step
-        run.program.synchronize()
+            slot = plan[turn].slot
+            if plan[turn].is_new:
+                compute.wait(loaded[slot])
+            launch(compute, steps[number], is_backward, buffers[slot], reserved)
+            compute.record(ran[slot])
+            fetch(turn + ahead)
+            turn += 1
+        program.synchronize()
         how = f", {layers.direction_words}" * layers.is_backward
-        words = f"offload K={self.depth}, {len(run.stay)} of {len(run.steps)} layers stay{how}"
-        return run.program.schedule(words, unchunked=one_by_one(layers, self.memory, self.reserve_bytes))
+        words = f"offload K={self.depth}, {len(stay)} of {len(steps)} layers stay{how}"
+        return program.schedule(words, unchunked=one_by_one(layers, self.memory, self.reserve_bytes))
 
 
-class _OffloadProgram:
-    """The memory, streams and events of a program of layers, and its calls for each layer.
+class _StreamedTurn(NamedTuple):
+    """The turn of a streamed layer: its number, its buffer, and whether it must be copied there."""
 
-    ``items``: the number of streamed turns. If a pass goes forward and backward, items are counted up and down again,
-    so that an item is a layer. ``_held``: the item in each buffer (None: none yet). ``_coming``: the buffers with a
-    copy that no kernel has waited for.
+    number: int
+    slot: int
+    is_new: bool
+
+
+def _streamed_turns(layers: Layers, stay: frozenset[int], slots: int) -> list[_StreamedTurn]:
+    """Return the turns of streamed layers, in order.
+
+    Turns are counted up. If a pass goes forward and backward, they are counted up and down again, so that a layer has
+    one count and one buffer.
     """
-
-    def __init__(self, layers: Layers, config: Offload) -> None:
-        self.stay = config.numbers(layers)
-        self.program = Program()
-        self.load, self.compute = self.program.stream(), self.program.stream()
-        self.steps = layers.steps
-        order = layers.turns[: len(self.steps)]
-        self._streamed = [turn.number for turn in order if turn.number not in self.stay]
-        self.slots = min(config.depth, len(self._streamed))
-        self._items = len(self._streamed) * (1 if layers.direction == "both" else layers.passes)
-        self._held: list[int | None] = [None] * self.slots
-        self._coming = set[int]()
-        streamed = sorted(self._streamed)
-        self._host = {n: _weights(self.program, self.steps[n], config.memory) for n in streamed}
-        self.at_home = {n: _weights(self.program, self.steps[n], "device") for n in sorted(self.stay)}
-        largest = max((self.steps[number].weight_bytes for number in self._streamed), default=0)
-        self.buffers = [self.program.device(f"buffer {slot}", largest) for slot in range(self.slots)]
-        self.activations = activations(self.program, config.reserve_bytes)
-        self._loaded = [self.program.event() for _ in range(self.slots)]
-        self.ran = [self.program.event() for _ in range(self.slots)]
-
-    def fetch(self, item: int) -> None:
-        """Copy the streamed layer of a turn as soon as its buffer is free, unless the layer is there or no turn is."""
-        slot = item % self.slots
-        if not 0 <= item < self._items or self._held[slot] == item:
-            return
-        if self._held[slot] is not None:
-            self.load.wait(self.ran[slot])
-        self._held[slot] = item
-        self._coming.add(slot)
-        source = self._host[self._streamed[item % len(self._streamed)]]
-        self.load.copy_in(self.buffers[slot][: source.bytes], source)
-        self.load.record(self._loaded[slot])
-
-    def await_copy(self, slot: int) -> None:
-        """Let the kernels wait for the copy into a buffer, unless its layer is still there from another turn."""
-        if slot in self._coming:
-            self._coming.remove(slot)
-            self.compute.wait(self._loaded[slot])
+    found, held = list[_StreamedTurn](), dict[int, int]()
+    count, step, was_backward = 0, 1, layers.turns[0].is_backward
+    for number, is_backward in layers.turns * layers.passes:
+        if is_backward != was_backward:  # the layer of the last turn is the first one again
+            was_backward, step = is_backward, -step
+            count += step
+        if number not in stay:
+            slot = count % slots
+            found.append(_StreamedTurn(number, slot, held.get(slot) != count))
+            held[slot] = count
+            count += step
+    return found
 
 
 def launch(stream: Stream, step: LayerStep, is_backward: bool, weights: Memory, activations: Sequence[Memory]) -> None:

@@ -248,7 +248,15 @@ class Synchronize(_IssuedCall, frozen=True, tag_field="op", tag="synchronize"):
                 check_whole(field, getattr(self, field), 0, LARGEST_COUNT)
 
 
-class HostWork(_Frozen, frozen=True, tag_field="op", tag="work"):
+class _OnHost(_Frozen, frozen=True):
+    """A call of a host thread for no card."""
+
+    card: ClassVar[int] = 0
+    stream: ClassVar[None] = None
+    event: ClassVar[None] = None
+
+
+class HostWork(_OnHost, frozen=True, tag_field="op", tag="work"):
     """Work of a host thread between its calls: it computes, allocates or reads a file.
 
     The thread's next call comes ``duration_s`` later. ``name``: the work, such as ``"cudaMalloc"`` or ``"load a
@@ -258,9 +266,6 @@ class HostWork(_Frozen, frozen=True, tag_field="op", tag="work"):
     duration_s: float
     name: str = ""
     thread: int = 0
-    card: ClassVar[int] = 0
-    stream: ClassVar[None] = None
-    event: ClassVar[None] = None
 
     def __post_init__(self) -> None:
         check_number("duration_s", self.duration_s, 0.0, LONGEST_S)
@@ -273,15 +278,12 @@ class HostWork(_Frozen, frozen=True, tag_field="op", tag="work"):
         return self.duration_s
 
 
-class WaitThread(_Frozen, frozen=True, tag_field="op", tag="wait-thread"):
+class WaitThread(_OnHost, frozen=True, tag_field="op", tag="wait-thread"):
     """A host thread waits until all earlier calls of the thread ``other`` have returned."""
 
     other: int
     thread: int = 0
     call_s: ClassVar[float] = 0.0
-    card: ClassVar[int] = 0
-    stream: ClassVar[None] = None
-    event: ClassVar[None] = None
 
     def __post_init__(self) -> None:
         check_whole("other", self.other, 0, MOST_THREADS - 1)

@@ -203,11 +203,9 @@ class WorkloadKernel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
         curve = [(share, seconds / self.launches) for share, seconds in sorted([*times, *whole])]
         for (a, shorter), (b, longer) in pairwise(curve):
             if longer < shorter or a == b:
-                first, second = (
-                    f"{format_seconds(seconds)} for {_so_much(share, elements)}"
-                    for share, seconds in ((a, shorter), (b, longer))
-                )
-                raise InputError(f"points: {first} and {second}: give each part once, and a larger one no less time")
+                first, second = (f"{format_seconds(s)} for {share:.6g}" for share, s in ((a, shorter), (b, longer)))
+                once = "give each part once, and a larger one no less time"
+                raise InputError(f"points: {first} and {second} of the whole: {once}")
         return curve if len(curve) > 1 else [(0.0, 0.0), *curve]
 
     @staticmethod
@@ -220,12 +218,6 @@ class WorkloadKernel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
 def _times(seconds: float, factor: float) -> float:
     """Return ``seconds * factor`` within the limits of a kernel's time."""
     return min(LONGEST_S, max(SHORTEST_KERNEL_S, seconds * factor))
-
-
-def _so_much(share: float, elements: int) -> str:
-    """Return the words for a share of a workload of ``elements`` elements."""
-    whole = f"the whole ({elements:,} elements)" if elements else "the whole"
-    return whole if share == 1 else f"{share:.6g} {'of' if share < 1 else 'times'} {whole}"
 
 
 def _on_line(xs: Sequence[float], ys: Sequence[float], x: float) -> float:

@@ -82,7 +82,7 @@ LINES = {
     "predict --h2d 4KiB --format csv": "--format csv: is for the rows of a sweep, or of several programs; give --json",
     "predict --layers model.toml --chunks 4": "--chunks: does not go with --layers, which are streamed, not cut",
     "explain --h2d 4MiB --depth 2": "--depth: needs layers; add --layers FILE",
-    "predict --layers model.toml --resident layer9": "resident = 'layer9': no layer has this name; did you mean",
+    "predict --layers model.toml --resident layer9": "resident = 'layer9': no layer has this name",
     "predict --layers model.toml --memory-limit 100MB": "device buffers of 180000000 bytes",
     "predict --layers model.toml --passes 400000": "layers, passes: 3 layers and 400000 passes are more than",
     "code --layers model.toml --as cupy": "language = 'cupy': layers are modules of PyTorch; write them --as pyt",

@@ -60,7 +60,7 @@ def test_its_own_card_is_the_device_unless_another_is_named(
     own, other = figures(capsys, *words), figures(capsys, *words, "--device", "h200")
     assert "rtx3070" in own.get("device", own.get("inputs", {}).get("device"))
     assert other.get("device", other.get("inputs", {}).get("device")) == "h200"
-    file = read_program(trace.parent / "p.json")
+    _, file = read_program(trace.parent / "p.json")
     assert parse_device(file.profile).link == "PCIe gen 4 x16"
     assert file.notes == ()
 

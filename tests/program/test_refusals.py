@@ -118,7 +118,7 @@ VALUES: list[tuple[Callable[[], object], str, str]] = [
     (lambda: WorkloadKernel(per="item"), "per", "needs duration_s"),
     (lambda: workload_of_sizes([], ["1ms,2ms@1/2"]), "points", "no less time"),
     (lambda: workload_of_sizes([], ["1ms,9us@64Ki"]), "points", "give a share"),
-    (lambda: workload_of_sizes(["1MiB"], ["4ms,9us@512Ki"]), "points", "4 ms for the whole (262,144 elements)"),
+    (lambda: workload_of_sizes(["1MiB"], ["4ms,9us@512Ki"]), "points", "4 ms for 1 and 9 us for 2 of the whole"),
     (lambda: workload_of_sizes(["1MiB"], ["1ms,9us@1/4,8us@0.25"]), "points", "give each part once"),
     (lambda: workload_of_sizes("64"), "h2d", "'64': expected a list; put it into brackets: ['64']"),
     (lambda: workload_of_sizes(["64"], "1ms"), "kernels", "put it into brackets: ['1ms']"),
@@ -147,7 +147,7 @@ OFFLOADS: list[tuple[dict[str, Any], str]] = [
     ({"depth": 0}, "depth = 0: expected a whole number from 1"),
     ({"resident": ["layer0"]}, "resident = list: expected a tuple"),
     ({"resident": ("layer0", "layer0")}, "resident[1] = 'layer0': stands twice"),
-    ({"resident": ("layer7",)}, "resident = 'layer7': no layer has this name; did you mean 'laye"),
+    ({"resident": ("layer7",)}, "resident = 'layer7': no layer has this name"),
     ({"reserve_bytes": -1}, "reserve_bytes = -1: expected a whole number from 0"),
 ]
 KERNELS = [
@@ -160,8 +160,7 @@ KERNELS = [
     ("4ms,threads=2,threads=3", "threads is given twice"),
     ("4ms,name=", "name = ''"),
     ("4ms,latency=5ms", "latency_s = 0.005 s: a launch takes so long at least, and one of these takes 4 ms"),
-    ("4ms,9us@64Ki/600", "kernel part = '64Ki/600': how many launches take these times together is said by"),
-    ("4ms,9us@abc/2", "kernel part = 'abc': expected a count such as 16Mi, 4M or 4096"),
+    ("4ms,9us@abc", "kernel part = 'abc': expected a count such as 16Mi, 4M or 4096"),
 ]
 WORKLOADS = [
     ("inputs = [4]\nkernel = ['4ms']", "kernel = ['4ms']: unknown field; did you mean kernels?"),
