@@ -116,14 +116,6 @@ def test_on_an_assumed_profile_the_simplest_within_its_error_is_used() -> None:
     assert best.simplest.config.chunks < best.best.config.chunks
 
 
-def test_nothing_is_faster_than_what_takes_no_time() -> None:
-    """Neither than itself, nor is another of the grid."""
-    found = streamsim.best(pipeline_of(8), make_device(), Grid((1,), (1,)))
-    at_once = msgspec.structs.replace(found.best, makespan_s=0.0, serial_s=0.0)
-    found = msgspec.structs.replace(found, best=at_once, floor_s=0.0)
-    assert (found.speedup, found.nearness) == (1.0, 0.0)
-
-
 @examples(40)
 @given(workloads(), devices(), grids, st.integers(1, 800))
 def test_no_more_is_simulated_than_the_budget_allows(
@@ -310,53 +302,4 @@ def test_a_larger_grid_is_never_worse(workload: Workload, device: Device, chunks
     assert optimum(chunks + 2, streams + 1) <= optimum(chunks, streams)
 
 
-def test_a_faster_link_can_hurt_where_the_engine_may_choose() -> None:
-    """Not a law on several queues. One copy engine, latency 1; calls: copy 1, kernel 2 ticks; 2 chunks, 2 streams.
-
-    H2D of 1 byte, kernel 2 ticks, D2H of 3 bytes (4 ticks). On the card: H1 1, K1 3, D1 4, H2 5, K2 7, D2 8.
-    At half a byte a tick (H2D 3 ticks): H1 1-4, K1 4-6. At 5 the engine takes H2, as D1 waits for K1: H2 5-8,
-    K2 8-10, D1 8-12, D2 12-16. At a byte a tick (2 ticks): H1 1-3, K1 3-5. At 5 D1 and H2 are both ready, and
-    D1 was issued first: D1 5-9, H2 9-11, K2 11-13, D2 13-17.
-    """
-    workload = Workload(2, (1,), (3,), (WorkloadKernel(duration_s=4 * NS),))
-    config = Config(chunks=2, streams=2)
-    took = [
-        seconds(config, workload, make_device(copy_engines=1, h2d=link(1, rate), d2h=link(1), copy=1, kernel=2))
-        for rate in (0.5, 1)
-    ]
-    assert took == pytest.approx([16 * NS, 17 * NS])
-
-
-def test_a_faster_link_can_hurt_where_directions_share_it() -> None:
-    """Nor on one queue an engine when the directions slow each other. Duplex latency 6; 3 bytes in, 5 bytes out.
-
-    Calls: copy 3, kernel 2 ticks; kernel 5 ticks; D2H 2 bytes a tick. On the card: H1 3, K1 5, D1 8, H2 11, K2 13,
-    D2 16. At a byte a tick: H1 3-6, K1 6-11; at 11 H2 starts alone, then D1 beside it: H2 11-14, D1 11 + 6 + 3 =
-    20, K2 14-19, D2 20-23. At two: H1 3-5, K1 5-10, D1 10-13 alone; H2 at 11 beside it: 11 + 6 + 2 = 19,
-    K2 19-24, D2 24-27.
-    """
-    workload = Workload(2, (3,), (5,), (WorkloadKernel(duration_s=10 * NS),))
-    out = link(0, 2, 0.5, duplex_latency=6)
-    took = [
-        seconds(
-            Config(chunks=2, streams=2),
-            workload,
-            make_device(connections=1, h2d=link(0, rate, duplex_latency=6), d2h=out, copy=3, kernel=2),
-        )
-        for rate in (1, 2)
-    ]
-    assert took == pytest.approx([23 * NS, 27 * NS])
-
-
 # Values
-
-
-def test_each_configuration_gains_over_a_serial_program_with_its_own_host_work() -> None:
-    """A loop that loads for each chunk loads as often in its serial program, as ``predict`` has it."""
-    workload = Workload(1 << 22, (4,), (4,), (WorkloadKernel(duration_s=1e-3),), host_work_s=1e-4)
-    found = streamsim.best(workload, "h200", Grid(tuple(range(1, 9)), (1, 2, 3)))
-    for one in (found.best, found.simplest, found.compared["usual"]):
-        assert one.serial_s == streamsim.predict(one.config.schedule(workload), "h200").serial_s
-    assert found.compared["serial"].makespan_s == found.best.serial_s
-    said = found.to_json()["usual"]
-    assert said["speedup"] == (found.compared["usual"].serial_s or 0) / found.compared["usual"].makespan_s

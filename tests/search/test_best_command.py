@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 import pytest
 from stamped import unstamped
-from strategies import NS, make_device
 
 import streamsim
 from streamsim.cli import main
@@ -47,58 +46,6 @@ def test_the_command_says_what_the_library_says(capsys: pytest.CaptureFixture[st
     ring = json.loads(said(capsys, *PIPELINE, "--memory-limit", "1MiB", "--json"))  # without one nothing fits
     assert ring["best"]["buffers"] in (2, 3, 4, 8)
     assert (ring["device_bytes"] <= 1 << 20, ring["usual_fits"]) == (True, False)
-
-
-def test_json_has_all_that_is_known() -> None:
-    """12 ticks a stage, cut into N on three streams or more: (N + 2) 12 / N, so 14 of N = 12 against 36 and 18.
-
-    1 to 12 chunks on 1 to 4 streams in two orders: 2 (1 + 2 + 3 + 9 x 4) programs. Breadth-first on four streams is
-    slower, so within 10 % there are 3 and 4 streams only. No copy is faster by 1.1, as a byte takes a tick, rounded up.
-    """
-    workload = Workload(12, (1,), (1,), (WorkloadKernel(duration_s=12 * NS),))
-    grid = Grid(tuple(range(1, 13)), (1, 2, 3, 4))
-    found = streamsim.best(workload, make_device(), grid, fast=False).to_json({"a": 1})
-    config = {"order": "depth-first", "chunks": 12, "streams": 3, "buffers": None, "memory": "pinned", "launch": "live"}
-    best = config | {"makespan_s": 14 * NS, "serial_s": 36 * NS, "speedup": 36 / 14, "device_bytes": 24}
-    usual = best | {"chunks": 4, "streams": 4, "makespan_s": 18 * NS, "speedup": 2}
-    assert sum(found.pop("critical_path_s").values()) == pytest.approx(14 * NS)
-    assert found.pop("simulated") <= 84
-    assert "assumed" in found.pop("link")
-    first = {"words": "12 chunks on 3 streams, depth-first", "options": ["--chunks", "12", "--streams", "3"]}
-    nested: dict[str, Any] = {
-        **{"best": best, "simplest": best, "usual": usual},
-        "first": {**first, "gain": 36 / 14, "condition": ""},
-        "faster_s": dict.fromkeys(("link", "kernel", "launch"), 14 * NS),
-        "inputs": {"a": 1},
-    }
-    for name, values in nested.items():
-        numbers = {key: value for key, value in values.items() if isinstance(value, float)}
-        given = found.pop(name)
-        assert {key: given.pop(key) for key in numbers} == pytest.approx(numbers)
-        assert given == {key: value for key, value in values.items() if key not in numbers}
-    seconds = {"serial_s": 36 * NS, "work_bound_s": 14 * NS, "floor_s": 14 * NS, "issued_bound_s": 12 * NS}
-    ratios = {"speedup": 36 / 14, "gain_over_usual": 18 / 14}
-    assert {name: found.pop(name) for name in seconds | ratios} == pytest.approx(seconds | ratios)
-    assert found == {
-        **{"schema_version": 3, "known_within": None, "serial_program": "unchunked", "faster_by": 1.1},
-        **{"serial_bytes": 24, "usual_bytes": 24, "serial_fits": True, "usual_fits": True},
-        **{"work_bound_by": "H2D copy engine", "issued_bound_by": "H2D copy engine"},
-        **{"device_bytes": 24, "memory_bytes": None, "left_out": 0, "left_out_why": "", "most_chunks": None},
-        **{"programs": 84, "lists_all": True, "left_open": 0, "left_open_because": None},
-        **{"exact": True, "simplest_exact": True, "compiled": False},
-    }
-
-
-def test_json_says_what_had_no_room() -> None:
-    """24 bytes without a ring, whatever the chunks; of 12 chunks one of 2 buffers holds 2 x (1 + 1)."""
-    workload = Workload(12, (1,), (1,), (WorkloadKernel(duration_s=12 * NS),))
-    grid = Grid((12,), (1, 2), ("depth-first",), buffers=(None, 2), memory_limit_bytes=12)
-    found = streamsim.best(workload, make_device(), grid, fast=False).to_json()
-    assert (found["memory_bytes"], found["device_bytes"]) == (12, 4)
-    assert found["usual_fits"] is found["serial_fits"] is False
-    assert (found["programs"], found["left_out"]) == (2, 2)
-    assert found["left_out_why"] == "they need more than 12 B on the card"
-    assert found["inputs"] == {"device": "test"}
 
 
 def test_what_the_workload_forbids_is_left_out_with_a_word(capsys: pytest.CaptureFixture[str]) -> None:

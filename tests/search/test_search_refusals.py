@@ -17,13 +17,11 @@ from streamsim.program import Config, HostWork, Layer, Workload, WorkloadKernel
 from streamsim.search import Grid, best_offload, best_program, proposals, sweep
 
 COMMANDS = [
-    ("best --h2d 4KiB --max-chunks 0", "--max-chunks = '0': "),
     (
         "best --h2d 4KiB --max-chunks 1000000 --max-streams 1000",
         "chunks, streams = 1000000, 1000 numbers: a grid of 2000000000 programs, more than 1000000; give fewer",
     ),
     ("best --h2d 4KiB --order breadth-first --buffers 2", "an empty grid: buffers = 2: a ring"),
-    ("best --h2d 4KiB --buffers 3..2", "buffers = '3..2': an empty range"),
     ("best --h2d 4KiB --memory pageable --launch graph", "an empty grid: launch = 'graph': pageable"),
     (
         "best --h2d 4KiB --h2d-once 8 --memory-limit 8",
@@ -41,7 +39,6 @@ COMMANDS = [
         "sweep --h2d 4KiB --chunks 1..1000 --streams 1..1000 --format table",
         "1,000,000 combinations are too many for a table; give --output FILE or --format csv",
     ),
-    ("sweep --kernel 1ms --chunks 1000001", "chunks = '1000001': expected a whole number, from 1 to 1,000,000"),
     ("sweep --h2d 4KiB --launch graph --memory pageable", "an empty grid: none of its 1 combinations can be issued: "),
     (
         "sweep --h2d 4KiB --elements 1 --chunks 2..10001 --streams 1..10001",
@@ -49,7 +46,6 @@ COMMANDS = [
     ),
     ("sweep --h2d 4KiB --device h200,h200", "device = 'h200': two profiles of this name"),
     ("sweep --h2d 4KiB --scale x", "scale = 'x': expected a number from 1e-09 to 1e+09"),
-    ("sweep --h2d 4KiB --set h2d.latency_s", "set = 'h2d.latency_s': expected NAME=VALUES"),
     ("sweep --h2d 4KiB -o x.gif", "x.gif: expected a file name that ends in one of .csv, .jsonl"),
     ("sweep --h2d 4KiB -o /dev/full", "/dev/full: cannot write it: no space left on device"),
     ("sweep --h2d 4KiB --workers 2 --dask tcp://127.0.0.1:1", "--workers, --dask: both spread the sweep; give one"),

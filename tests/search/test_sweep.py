@@ -27,7 +27,7 @@ from streamsim.program import (
     workload_of_sizes,
     write_workload,
 )
-from streamsim.search import Axis, Combination, Sweep, combinations, is_fast, read_asked, sweep, sweep_blocks, sweep_of
+from streamsim.search import Axis, Combination, Sweep, combinations, read_asked, sweep, sweep_blocks, sweep_of
 
 MODULE = sys.modules["streamsim.search.sweep"]  # whose name in the room is the function's
 ASKED = {
@@ -78,13 +78,6 @@ def test_every_row_is_what_predicting_it_gives() -> None:
     assert left_out == len(sweep) - len(expected) > 0
 
 
-@pytest.mark.skipif(not is_fast(), reason="needs numba")
-def test_both_evaluators_give_the_same_rows() -> None:
-    more = {"memory": ["pinned,pageable"], "launch": ["live,graph"], "connections": ["1,8"]}
-    sweep = sweep_of({**ASKED, **more})
-    assert rows_of(sweep, fast=True) == rows_of(sweep, fast=False)
-
-
 @examples(60)
 @given(st.lists(st.integers(1, 4), min_size=1, max_size=4))
 def test_combinations_are_those_of_nested_loops(lengths: list[int]) -> None:
@@ -103,26 +96,6 @@ def test_rows_depend_neither_on_the_blocks_nor_on_where_it_starts(block: int, st
     assert rows_of(sweep, block=block) == whole
     before = sum(isinstance(one, Combination) for one in combinations(sweep, 0, start))
     assert rows_of(sweep, start=start, block=block) == whole[before:]
-
-
-def test_sizes_kernels_and_devices_can_be_axes() -> None:
-    sweep = small(
-        "2", h2d=["64KiB", "128KiB,256KiB"], kernel=["1us,2us", "3us"], scale=["1,2"], connections=["1,8"],
-        memory=["pinned,pageable"], launch=["live,graph"],
-        set=["copy_engines.count=1,2", "compute.arbitration=ready-order"],
-    )  # fmt: skip
-    rows = rows_of(sweep)
-    assert len(sweep) == 2**7 * 1
-    assert len(rows) == len(sweep) * 3 // 4  # pageable graphs are left out
-    assert {(row["h2d_bytes_1"], row["h2d_bytes_2"]) for row in rows} == {
-        (65536 * k, n * k) for n in (131072, 262144) for k in (1, 2)
-    }
-    assert {row["kernel_s_1"] for row in rows} == {1e-6, 2e-6, 4e-6}
-    assert {row["copy_engines.count"] for row in rows} == {1, 2}
-    assert {row["connections"] for row in rows} == {1, 8}
-    assert len(
-        {tuple(v for k, v in row.items() if k not in ("makespan_s", "serial_s", "speedup")) for row in rows}
-    ) == len(rows)
 
 
 def test_a_workloads_file_with_other_sizes_and_times(tmp_path: Path) -> None:

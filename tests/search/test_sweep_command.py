@@ -45,20 +45,3 @@ def test_what_has_no_room_is_counted_apart_from_what_cannot_be_issued(capsys: py
     unissued, no_room, *_ = err.removeprefix("streamsim: ").split("streamsim: ")
     assert unissued.startswith("2 combinations that cannot be issued were left out, the first because chunks = 20000")
     assert no_room.startswith("1 combinations that have no room on the card were left out, the first because device")
-
-
-def test_that_the_first_combination_cannot_be_issued_fails_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    out, err = said(capsys, "--h2d", "3KiB,4KiB", "--elements", "4Ki", "--kernel", "1ms", "--chunks", "4", "--json")
-    assert json.loads(out)["h2d_bytes"] == 4096
-    assert "1 combinations that cannot be issued were left out" in err
-
-
-def test_a_table_of_many_rows_is_of_the_fastest(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    (tmp_path / "s.toml").write_text('h2d = "64KiB"\nkernel = "10us"\nd2h = "64KiB"\nchunks = "1..40"\n')
-    options = ["--file", str(tmp_path / "s.toml"), "--chunks", "1..60"]  # options win over the file
-    (csv, _), (table, _) = (said(capsys, *options, *more) for more in ((), ("--format", "table")))
-    names, *rows = (line.split(",") for line in csv.splitlines())
-    assert table.startswith("60 predictions\nthe 40 fastest of 60 rows\n")
-    fastest = min(rows, key=lambda row: float(row[names.index("makespan_s")]))
-    first = next(line for line in table.splitlines() if line.strip().endswith("x"))
-    assert first.split()[0] == fastest[names.index("chunks")]

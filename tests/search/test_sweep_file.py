@@ -18,7 +18,7 @@ from sweeps import NOTE, rows_of, small
 
 from streamsim.cli import main
 from streamsim.errors import InputError
-from streamsim.search import read_rows, sweep_blocks, write_sweep
+from streamsim.search import read_rows, write_sweep
 
 FORMS = ("csv", "jsonl")
 OPTIONS = ("sweep", "--h2d", "64KiB", "--kernel", "10us", "--d2h", "64KiB", "--chunks", "1..40")
@@ -65,27 +65,6 @@ def test_the_rows_are_the_same_whoever_makes_them(whole: Path, tmp_path: Path) -
     assert (tmp_path / "threads.csv").read_bytes() == expected
     assert main([*OPTIONS, "--workers", "2", "-o", str(tmp_path / "processes.csv")]) == 0
     assert (tmp_path / "processes.csv").read_bytes() == expected
-
-
-def test_only_some_blocks_are_given_away_at_a_time() -> None:
-    executor = OutOfOrder()
-    blocks = sweep_blocks(small("1..200"), executor=executor, block=1)
-    next(blocks)
-    assert executor.submitted <= 64
-
-
-def test_a_million_combinations_take_little_memory() -> None:
-    """The first and the last block of a million, in 60 MB more than the imports: nothing is laid out in advance."""
-    code = (
-        "import resource; from streamsim.search import predict_block, sweep_of; from streamsim.model import simulate;"
-        "peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss; before = peak();"
-        "s = sweep_of({'kernel': ['1us..1000us+1us'], 'h2d': ['4MiB'], 'chunks': ['1..100'], 'streams': ['1..10']});"
-        "assert len(s) == 1000000;"
-        "[predict_block(s, at, at + 100, False) for at in (0, len(s) - 100)];"
-        "print(peak() - before)"
-    )
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert int(result.stdout) < 60_000  # KiB
 
 
 # Stopped, and gone on with

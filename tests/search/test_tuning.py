@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import make_device, pipeline_of
 
-from streamsim import Workload, WorkloadKernel, best, load_device, simulate
+from streamsim import Workload, WorkloadKernel, best, load_device
 from streamsim.device import with_memory_limit
 from streamsim.search import Grid, Proposals, candidates, default_grid, proposals
 
@@ -80,31 +80,7 @@ def test_the_next_is_the_fastest_if_the_model_errs_as_for_the_most_similar(seed:
     assert offers.promise(measured) == pytest.approx(max(0.0, 1 - fastest / min(measured.values())))
 
 
-def test_measurements_far_from_the_predictions_send_the_search_elsewhere() -> None:
-    """Two programs alike of 1 and 1.1 ms, and two others alike of 1.25 and 1.5 ms."""
-    offers = Proposals(np.array([1e-3, 1.1e-3, 1.25e-3, 1.5e-3]), np.array([[0.0], [1.0], [8.0], [9.0]]))
-    assert offers.next({0: 1.05e-3}) == 1
-    assert offers.next({0: 2e-3}) == 2  # the last is less like it, and much slower
-    assert offers.next({0: 2e-3, 2: 1.25e-3}) == 3
-    assert offers.promise({0: 2e-3}) == 0.0
-    assert offers.promise({0: 2e-3, 3: 1.5e-3}) == pytest.approx(1 - 1.25 / 1.5)
-
-
 # What the model says of programs
-
-
-SMALL = Grid(chunks=(1, 2, 4), streams=(1, 2), buffers=(None, 2), launch=("live", "graph"))
-
-
-@pytest.mark.parametrize("wake", [0, 5000])
-def test_what_is_predicted_is_the_models_time_until_the_host_knows(wake: int) -> None:
-    device = make_device(copy=300, kernel=200, h2d_to_kernel=700, wake=wake)
-    workload = pipeline_of(40_000)
-    configs = candidates(workload, device, SMALL)
-    found = proposals(workload, configs, device).predicted_s
-    for config, seconds in zip(configs, found, strict=True):
-        returned = simulate(config.schedule(workload), device).makespan_s + device.host.wake_s
-        assert seconds == pytest.approx(returned, rel=1e-12)
 
 
 @pytest.mark.parametrize("name", ["h200", "v100"])

@@ -5,20 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
-from streamsim.advice import loop_advice
 from streamsim.cli import main
 from streamsim.program import Loop, write_schedule
 
 LOOP = ["loop", "--batch", "256", "--sample", "3x224x224:float32", "--step", "45ms", "--device", "a100"]
-
-
-def test_the_verdict_comes_first(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([*LOOP, "--load", "240ms", "--workers", "4"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "training loop on a100:pytorch"
-    assert "6 workers, and a prefetcher: 1.6x as fast" in lines[1]
 
 
 def test_a_file_says_what_options_do_not(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -68,19 +59,6 @@ def test_the_program_is_python_with_the_loaders_arguments(more: list[str], tmp_p
     compile(text, str(path), "exec")
     assert "DataLoader(" in text
     assert f"num_workers={6 if '--load' in more else 0}" in text
-
-
-def test_a_program_in_a_file_is_read_as_a_loop(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    loop = Loop(batch=256, batch_bytes=154_000_000, step_s=45e-3)
-    path = tmp_path / "program.json"
-    write_schedule(loop.schedule(6, 0.0), path)
-    assert main(["loop", str(path), "--batch", "256", "--device", "a100", "--load", "240ms", "--json"]) == 0
-    said = json.loads(capsys.readouterr().out)
-    assert said["loops"][0]["loop"]["load_s"] == pytest.approx(0.24)
-    wanted = loop_advice(replace(loop, load_s=0.24, has_own_pace=True), "a100")
-    assert said["loops"][0]["step_s"] == pytest.approx(wanted.before.takes_s, rel=1e-3)
-    assert main(["loop", str(path), "--device", "a100"]) == 0
-    assert "batches of 146.9 MiB from pageable memory; a step takes 45 ms" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

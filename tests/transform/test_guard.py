@@ -343,15 +343,3 @@ def test_a_condition_says_what_gave_the_order_that_is_lost(
             InputError, match=rf"^{change.option}: nothing in the schedule shows that {condition}; .*--independent"
         ):
             what_if(schedule, DEVICE, [change])
-
-
-def test_best_does_not_name_what_whatif_refuses() -> None:
-    """Kernels name no memory, and stand in a stream of their own and in the legacy default stream."""
-    copy = Copy("d2h", 8, 0, Region("pinned", 0, 8), Region("two", 32, 8))
-    load = Copy("h2d", 9, 1, Region("pinned", 8, 9), Region("two", 16, 9))
-    ops: list[Op] = [WaitEvent(1, 1), kernel(1, 1), kernel(1, 100), copy, kernel(0, 1), RecordEvent(0, 0), load]
-    schedule = program(*ops, HostWork(0.0, "load"), kernel(1, 1), streams=1, buffers=(*CARD, *HOST))
-    found = best_program(schedule, DEVICE)
-    for trial in (found.simplest.config, found.best.config):
-        if trial.changes:
-            assert what_if(schedule, DEVICE, trial.changes).together.takes_s <= found.compared["before"].makespan_s

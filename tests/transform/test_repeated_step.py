@@ -28,7 +28,7 @@ from streamsim.program import (
 )
 from streamsim.recorded import program_of
 from streamsim.rules import ticks
-from streamsim.transform import Work, graph, has_more, in_pieces, in_streams, is_recorded, repeated_step
+from streamsim.transform import Work, graph, in_pieces, in_streams, repeated_step
 
 BYTES = 16 * 12  # that can be cut in up to 12 pieces of whole 16 bytes
 
@@ -109,11 +109,6 @@ def test_what_only_the_first_step_copies_in_or_the_last_one_back_is_copied_once(
     assert config.chunks == 3
 
 
-def test_small_results_have_room_for_a_piece_a_step() -> None:
-    """Arrays are cut at 16 bytes; a number of 4 bytes a step is one of 16."""
-    assert repeated_step(program(*(h2d(1, 64), kernel(1, 10), d2h(1, 4)) * 5, streams=1)).workload.outputs == (5 * 16,)
-
-
 def test_memory_and_launch_are_the_schedules() -> None:
     region = Region("host", 0, 64)
     step = Copy("h2d", 64, 1, region), kernel(1, 10), d2h(1, 64)
@@ -172,22 +167,3 @@ def test_a_step_that_is_cut_has_its_hosts_work_once(pieces: int) -> None:
         assert repeated_step(cut).workload.host_work_s == pytest.approx(6e-3 / pieces)
     named = program(*(HostWork(2e-6, "load a batch"), *step) * 3, streams=1)
     assert repeated_step(named).workload.host_work_s == pytest.approx(2e-6)
-
-
-def test_what_a_front_end_does_for_its_calls_is_no_work_of_the_step() -> None:
-    """Up to 1 ms without a name, as for --front-end-cost; what is done before the first step is not a step's either."""
-    step = h2d(1, BYTES), HostWork(1e-3), kernel(1, 120), d2h(1, BYTES)
-    assert repeated_step(program(HostWork(5.0), *step * 3, streams=1)).workload.host_work_s == 0
-    works = program(HostWork(9.0), *step, HostWork(4e-3), *step, HostWork(2e-3), *step, HostWork(7.0), streams=1)
-    assert repeated_step(works).workload.host_work_s == pytest.approx((3e-3 + 4e-3 + 2e-3) / 3)
-
-
-def test_what_the_host_does_beside_the_pipeline_is_known() -> None:
-    """A wait at the end is the pipeline's as well."""
-    assert not has_more(loop(2))
-    assert has_more(loop(2, Synchronize()))
-    assert has_more(loop(2, HostWork(5 * NS)))
-    assert not has_more(loop(2, HostWork(5e-3)))
-    assert not is_recorded(loop(2))
-    assert is_recorded(loop(2, HostWork(5 * NS)))
-    assert is_recorded(program(h2d(1, 4, call_s=1e-6)))

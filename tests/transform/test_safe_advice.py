@@ -241,14 +241,6 @@ def test_a_kernel_stays_behind_all_that_its_stream_puts_before_it_if_its_data_is
     assert Graph(made).is_behind(end(works[0]), start(works[-1]))
 
 
-@pytest.mark.parametrize("change", [make.graph(), make.step_graphs()])
-def test_a_graph_is_refused_whose_order_only_the_legacy_stream_gives(change: Change) -> None:
-    """The blocking stream's kernel may read what the legacy default stream copies."""
-    schedule = Schedule((replace(IN, stream=0), replace(K2, stream=1), Synchronize()), ("blocking",))
-    with pytest.raises(InputError, match=rf"^{change.option}: no graph can hold .*; add --off-legacy$"):
-        changed_by([change], Work(schedule, DEVICE))
-
-
 @pytest.mark.parametrize("before", [make.order("breadth-first"), make.chunks(1), make.buffers(2), make.drop_waits()])
 @pytest.mark.parametrize("chunks", [2, 4, 8])
 def test_no_change_hides_an_array_that_all_chunks_read_from_a_later_cut(before: Change, chunks: int) -> None:

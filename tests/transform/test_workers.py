@@ -88,11 +88,6 @@ def test_a_prefetcher_needs_room_for_two_batches_and_copies_one_ahead() -> None:
         changed_by([make.prefetch(2)], of(LOOP))
 
 
-def test_a_loop_that_copies_first_is_told_to_issue_the_step_first() -> None:
-    made = changed_by([make.prefetch(1)], of(replace(LOOP, issue="copy first", non_blocking=True)))
-    assert (made.words, made.assumes) == (("the step issued before the next copy",), ())
-
-
 # Any program
 
 loops = st.builds(
