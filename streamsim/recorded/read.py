@@ -25,7 +25,6 @@ BLOCK_BYTES = 1 << 20
 MOST_UNPACKED_BYTES = 1 << 32
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 SQLITE = b"SQLite format 3\0"
-LIST = re.compile(rb"\s*\[\s*\{")  # of events; a TOML table may begin with a bracket, too
 CAPTURED = re.compile(rb'\{\s*"' + FORMAT.encode())
 REPORTS = (".nsys-rep", ".qdrep")  # reports of Nsight Systems, which only its own tools read
 RECORDINGS = (".gz", ".sqlite", ".sqlite3", ".db")  # endings that no schedule's file has
@@ -49,7 +48,7 @@ def kind_given(path: str | os.PathLike[str]) -> str:
     with closing(blocks_of(path)) as blocks:
         start = next(blocks, b"").removeprefix(BYTE_ORDER_MARK)
     kind = _format_of(start)
-    if kind in ("export", "capture", "list", "trace") or (not kind and foreign(path, start)):
+    if kind in ("export", "capture", "trace") or (not kind and foreign(path, start)):
         return "recording"
     return kind if kind == "schedule" else ""
 
@@ -60,8 +59,6 @@ def _format_of(start: bytes) -> str:
         return "export"
     if CAPTURED.match(start):
         return "capture"
-    if LIST.match(start):  # PyTorch's files of 2020 are the list of events alone
-        return "list"
     return "trace" if b'"traceEvents"' in start else kind_of(start)
 
 
@@ -84,8 +81,6 @@ def read_recording(path: str | os.PathLike[str]) -> Recording:
         return read_nsys(path)
     if kind == "capture":
         return read_captured(path, whole)
-    if kind == "list":
-        return read_kineto(path, chain((b'{"traceEvents":',), whole, (b"}",)))
     other = "" if kind else foreign(path, start)
     if kind == "trace" or (start.lstrip()[:1] == b"{" and not kind and not other):
         return read_kineto(path, whole)  # read once: it may be a pipe

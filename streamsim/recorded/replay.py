@@ -27,7 +27,6 @@ from streamsim.timeline import Timeline, recorded_timeline
 
 Rows = NDArray[np.int64]
 
-STEPS = 40  # steps of the search for the cost of recording
 CLOSE = 0.02  # share of the untraced time: the model is less accurate, so a time this close counts as reached
 NEAR = 1e-4  # share of the untraced time: clocks and second runs do not repeat a time more closely
 LEAST_OFF = 0.01  # share of the whole time: smaller errors of an engine do not matter
@@ -215,27 +214,13 @@ def _fitted(
     for costs_at, most in families:
         shortest_s = takes_s(costs_at(most))
         if shortest_s <= untraced_s * (1 + CLOSE):
-            return _bisected(costs_at, ((0.0, longest_s), (most, shortest_s)), takes_s, untraced_s)
+            low, high, at, off_s = 0.0, most, most, shortest_s - untraced_s
+            while abs(off_s) > NEAR * untraced_s and high - low > NEAR * most:
+                at = (low + high) / 2
+                off_s = takes_s(costs_at(at)) - untraced_s
+                low, high = (at, high) if off_s > 0 else (low, at)
+            return costs_at(at)
     return f"is less than the {format_seconds(shortest_s)} that it takes with the most that recording can have cost"
-
-
-def _bisected(
-    costs_at: Callable[[float], HostCosts],
-    ends: tuple[tuple[float, float], tuple[float, float]],
-    takes_s: Callable[[HostCosts], float],
-    untraced_s: float,
-) -> HostCosts:
-    low, high = ends
-    wanted_s, found = max(untraced_s, high[1] * (1 + NEAR)), high
-    for step in range(STEPS):
-        # The secant, because the time is mostly linear; but halve the interval every second time, because it bends.
-        share = 0.5 if step % 2 or low[1] <= high[1] else (low[1] - wanted_s) / (low[1] - high[1])
-        at = low[0] + share * (high[0] - low[0])
-        found = at, takes_s(costs_at(at))
-        low, high = (found, high) if found[1] > wanted_s else (low, found)
-        if abs(found[1] - wanted_s) <= NEAR * wanted_s:
-            break
-    return costs_at(found[0])
 
 
 def recorded_times(recording: Recording, program: RecordedProgram) -> RecordedTimes:

@@ -167,10 +167,7 @@ def _work_amounts(recording: Recording) -> tuple[RecordedAmount, ...]:
 
 def engines_of(work: CardWork) -> NDArray[np.int64]:
     """Return the index in ``ENGINES`` of each row of ``work``; shape (rows,)."""
-    found: NDArray[np.int64] = np.where(
-        work.kind == WorkKind.COPY, _OF_DIRECTIONS[work.direction], _OF_KINDS[work.kind]
-    )
-    return found
+    return np.asarray(np.where(work.kind == WorkKind.COPY, _OF_DIRECTIONS[work.direction], _OF_KINDS[work.kind]))
 
 
 def _card(recording: Recording, card: int) -> RecordedCardUse:
@@ -228,8 +225,7 @@ def _call_uses(recording: Recording) -> tuple[RecordedCalls, ...]:
 
 
 def _not_understood(recording: Recording) -> list[Unread]:
-    work, calls = recording.work, recording.calls
-    nowhere = calls.stream < 0
+    work, calls, nowhere = recording.work, recording.calls, recording.calls.stream < 0
     waits, records = calls.kind == CallKind.SYNCHRONIZE_STREAM, calls.kind == CallKind.RECORD
     cases = (
         (nowhere & waits, "synchronisations of a stream", "which stream it was is not recorded"),
@@ -320,20 +316,24 @@ MOVING = 0.2  # share of the time from which pages that move are worth a prefetc
 
 def verdict_of(use: RecordedCardUse) -> tuple[str, str]:
     """Return what binds on a card, and what stands still and why."""
-    return _binds(use), _stands_still(use)
 
+    def part(seconds: float) -> str:
+        return f"{seconds / use.span_s:.0%}" if use.span_s else "0 %"
 
-def _binds(use: RecordedCardUse) -> str:
-    span = format_seconds(use.span_s)
+    span, busiest = format_seconds(use.span_s), max(use.engines, key=lambda engine: engine.busy_s)
+    binds = f"{busiest.name}, busy for {part(busiest.busy_s)} of {span}"
     if use.pages_s >= BINDING * use.span_s > 0:
-        moving = f"move for {_share(use.pages_s, use)} of {span}"
-        return f"binds: pages of unified memory that nobody prefetched, which {moving}"
-    busiest = max(use.engines, key=lambda engine: engine.busy_s, default=None)
-    if busiest is None or busiest.busy_s < use.idle_s:
-        return f"binds: the host; no engine of the card is busy for {_share(use.idle_s, use)} of {span}"
-    most = f"{busiest.name}, busy for {_share(busiest.busy_s, use)} of {span}"
-    is_binding = busiest.busy_s >= BINDING * use.span_s
-    return f"binds: {most}" if is_binding else f"binds: no engine; they wait for each other, the busiest is {most}"
+        binds = f"pages of unified memory that nobody prefetched, which move for {part(use.pages_s)} of {span}"
+    elif busiest.busy_s < use.idle_s:
+        binds = f"the host; no engine of the card is busy for {part(use.idle_s)} of {span}"
+    elif busiest.busy_s < BINDING * use.span_s:
+        binds = f"no engine; they wait for each other, the busiest is {binds}"
+    still = "nothing; a kernel runs all the time"
+    if use.without_kernel and use.without_kernel_s:
+        why = next((reason for reason in use.without_kernel if reason.why != AFTER), use.without_kernel[0])
+        still = f"no kernel runs for {part(use.without_kernel_s)} of the time; for {format_seconds(why.time_s)} of it"
+        still += f": {why.why}"
+    return f"binds: {binds}", f"stands still: {still}"
 
 
 def pages_to_prefetch(use: RecordedCardUse, device: Device) -> tuple[str, float]:
@@ -347,15 +347,3 @@ def pages_to_prefetch(use: RecordedCardUse, device: Device) -> tuple[str, float]
         return "", 0.0
     gain = f"up to {format_ratio(use.span_s / (use.span_s - saved_s))} as fast (the kernels' own time is not known)"
     return f"prefetch the pages of unified memory (cudaMemPrefetchAsync): {gain}", saved_s
-
-
-def _stands_still(use: RecordedCardUse) -> str:
-    if not use.without_kernel or not use.without_kernel_s:
-        return "stands still: nothing; a kernel runs all the time"
-    why = next((reason for reason in use.without_kernel if reason.why != AFTER), use.without_kernel[0])
-    part = f"{_share(use.without_kernel_s, use)} of the time"
-    return f"stands still: no kernel runs for {part}; for {format_seconds(why.time_s)} of it: {why.why}"
-
-
-def _share(seconds: float, use: RecordedCardUse) -> str:
-    return f"{seconds / use.span_s:.0%}" if use.span_s else "0 %"

@@ -28,21 +28,9 @@ from streamsim.recorded.times import merged
 
 NOT_MODELLED = "the driver moves pages: left out; prefetches and kernels take what they took"
 PREFETCH = "prefetch of unified memory"
-_KINDS = {
-    PageKind.IN: "pages in",
-    PageKind.OUT: "pages out",
-    PageKind.BETWEEN_CARDS: "pages between cards",
-    PageKind.CARD_FAULTS: "page faults of the card",
-    PageKind.HOST_FAULT: "page faults of the host",
-}
-_CAUSES = {
-    PageCause.UNKNOWN: "",
-    PageCause.PREFETCH: ", prefetched",
-    PageCause.FAULT: ", after faults",
-    PageCause.DRIVER: ", ahead of need",
-    PageCause.EVICTION: ", evicted",
-    PageCause.ACCESS_COUNTERS: ", by access counters",
-}
+# By PageKind and PageCause
+_KINDS = ("pages in", "pages out", "pages between cards", "page faults of the card", "page faults of the host")
+_CAUSES = ("", ", prefetched", ", after faults", ", ahead of need", ", evicted", ", by access counters")
 
 
 def groups_of(recording: Recording) -> Iterator[tuple[str, NDArray[np.int64]]]:

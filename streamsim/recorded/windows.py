@@ -1,7 +1,6 @@
 """Parts of recordings: one card, one process, or a window of time; and the named spans of a recording."""
 
 import re
-from difflib import get_close_matches
 from statistics import median
 from typing import Any
 
@@ -47,7 +46,10 @@ def part_of(
     Raises InputError for a card, process or window that the recording lacks.
     """
     if process is not None:
-        recording = _of_process(recording, process)
+        of_calls, of_work = processes_of(recording)
+        _check_known("--process", process, {*of_calls.tolist(), *of_work.tolist()} - {NONE})
+        work = np.isin(of_work, (process, NONE))
+        recording = _used_by(recording, np.array([process]), work, recording.pages.process == process)
     if card is not None:
         recording = _of_card(recording, card)
     if skip_first:
@@ -101,9 +103,7 @@ def window_ns(recording: Recording, window: str) -> tuple[int, int]:
     if ".." in window:
         first_s, last_s = _ends_s(window)
         return round(first_s * 1e9), round(last_s * 1e9)
-    nearest = get_close_matches(window, [span.name for span in named_spans(recording)[:1000]], n=1)
-    hint = f"; did you mean {shown(nearest[0])}?" if nearest else ""
-    raise InputError(f"--window = {shown(window)}: no annotation has this name{hint} (--list; or times: 1ms..5ms)")
+    raise InputError(f"--window = {shown(window)}: no annotation has this name (--list; or times: 1ms..5ms)")
 
 
 def name_of(recording: Recording, window: str) -> tuple[str, int]:
@@ -165,13 +165,6 @@ def processes_of(recording: Recording) -> tuple[NDArray[np.int64], NDArray[np.in
 def _owners(owned: tuple[RecordedThread, ...] | tuple[RecordedStream, ...]) -> NDArray[np.int64]:
     """Return the process of each thread or stream, and NONE for the index NONE."""
     return np.array([one.process for one in owned] + [NONE], np.int64)
-
-
-def _of_process(recording: Recording, process: int) -> Recording:
-    of_calls, of_work = processes_of(recording)
-    _check_known("--process", process, {*of_calls.tolist(), *of_work.tolist()} - {NONE})
-    work, pages = np.isin(of_work, (process, NONE)), recording.pages.process == process
-    return _used_by(recording, np.array([process]), work, pages)
 
 
 def _of_card(recording: Recording, number: int) -> Recording:
