@@ -139,9 +139,8 @@ class _CaptureReader:
     def recording(self) -> Recording:
         """Return the recording of all lines."""
         builder = self._builder
-        for card in _rows(self._joined("devices")):
-            counts = (card[column] for column in ("memory_bytes", "multiprocessors", "copy_engines"))
-            builder.cards[card["id"]] = card_of(card["id"], self._name(card["name"]), *counts)
+        for number, name, *counts in _rows(self._joined("devices")):
+            builder.cards[number] = card_of(number, self._name(name), *counts)
         self._add_streams()
         activities = Activities(builder, self._name, managed=MANAGED)
         for activity in filter(TABLES.__contains__, ACTIVITIES):
@@ -174,11 +173,11 @@ class _CaptureReader:
         """Add all streams, used or not: their order is that of their creation, in which they get hardware queues."""
         contexts, streams = self._joined("contexts"), self._joined("streams")
         kinds = self._builder.stream_kinds
-        for stream in _rows(streams):
-            kinds[self._process, stream["context"], stream["stream"]] = STREAM_KINDS.get(stream["flag"], "unknown")
-        for context in _rows(contexts):
-            kinds[self._process, context["context"], context["null_stream"]] = "legacy"
-        card_of_context = dict(zip(contexts["context"].tolist(), contexts["device"].tolist(), strict=True))
+        for context, stream, flag in _rows(streams):
+            kinds[self._process, context, stream] = STREAM_KINDS.get(flag, "unknown")
+        card_of_context = {}
+        for context, card, null_stream in _rows(contexts):
+            kinds[self._process, context, null_stream], card_of_context[context] = "legacy", card
         contexts["stream"] = contexts["null_stream"]
         for table in (contexts, streams):
             table["device"] = np.array([card_of_context.get(context, NONE) for context in table["context"].tolist()])
@@ -198,6 +197,5 @@ class _CaptureReader:
             yield Annotations.of(columns | {"kind": rows * 0, "thread": rows * 0 + NONE, "name": named[rows]})
 
 
-def _rows(table: Columns) -> Iterator[dict[str, int]]:
-    for values in zip(*(column.tolist() for column in table.values()), strict=True):
-        yield dict(zip(table, values, strict=True))
+def _rows(table: Columns) -> Iterator[tuple[int, ...]]:
+    return zip(*(column.tolist() for column in table.values()), strict=True)

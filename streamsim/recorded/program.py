@@ -123,10 +123,7 @@ class _Writer:
         self._latest: dict[int, int] = {}  # by thread: the stream of its last work
         self._pageable = 0  # bytes of the pageable buffer so far
         self._gap = dict.fromkeys(self._threads.values(), 0)  # by thread: nanoseconds of host work since its last op
-        self._ops: list[Op] = []
-        self._row_of: list[int] = []  # by op: its row of work
-        self._call_of: list[int] = []  # by op: its row of calls
-        self._host_work: dict[tuple[int, int], HostWork] = {}  # by nanoseconds and thread: equal work shares one value
+        self._ops: list[tuple[Op, int, int]] = []  # each with its rows of work and of calls
         self._assumed: Counter[tuple[str, str]] = Counter()
         self._taken_ns = 0
 
@@ -138,33 +135,30 @@ class _Writer:
         for i in range(self._first, len(self._calls)):
             thread = self._threads[threads[i]]
             if waited_for[i] != NONE:
-                self._work_until(thread)
-                self._add(WaitThread(self._threads[waited_for[i]], thread))
+                self._put(WaitThread(self._threads[waited_for[i]], thread))
             self._gap[thread] += before[i]
             self._call(i, kinds[i], thread, own[i])
-        if not any(isinstance(op, Copy | Kernel) for op in self._ops):
+        if not any(isinstance(op, Copy | Kernel) for op, _, _ in self._ops):
             raise InputError(_no_program(self._recording))
-        self._end()
+        ops, work, call = zip(*self._ops[: self._end()], strict=True)
         schedule = Schedule(
-            tuple(self._ops),
+            ops,
             tuple(self._kinds),
             (Buffer(PAGEABLE, self._pageable, "pageable"),) if self._pageable else (),
             len(self._events),
             name=self._name,
         )
         assumed = tuple(Unread(what, count, why) for (what, why), count in self._assumed.items() if count)
-        work, call = tuple(self._row_of), tuple(self._call_of)
         return RecordedProgram(schedule, work, call, self._first_ns, self._taken_ns * 1e-9, self._costs, assumed)
 
-    def _end(self) -> None:
-        """End the program with the last wait for its last work, without the calls that tear down after it."""
-        last = max(i for i, op in enumerate(self._ops) if isinstance(op, Copy | Kernel))
-        waits = (i for i, op in enumerate(self._ops) if isinstance(op, Synchronize) and i > last and not op.name)
-        end = max(waits, default=last) + 1
-        while end < len(self._ops) and self._call_of[end] == self._call_of[last] != NONE:
+    def _end(self) -> int:
+        """Return the number of ops up to the last wait for the last work, without the calls that tear down after it."""
+        last = max(i for i, (op, _, _) in enumerate(self._ops) if isinstance(op, Copy | Kernel))
+        behind = enumerate(self._ops[last + 1 :], last + 1)
+        end = max((i for i, (op, _, _) in behind if isinstance(op, Synchronize) and not op.name), default=last) + 1
+        while end < len(self._ops) and self._ops[end][2] == self._ops[last][2] != NONE:
             end += 1  # the other ops of the last call
-        for column in (self._ops, self._row_of, self._call_of):
-            del column[end:]
+        return end
 
     def _backlog(self) -> None:
         """Add what is left of work that was called before the program began: it comes first in its stream."""
@@ -179,7 +173,7 @@ class _Writer:
         for row in without[~is_over & is_next].tolist():
             op = self._work(row, CallKind.LAUNCH, 0, 0.0)
             if op is not None:
-                self._add(op, NONE, row)
+                self._put(op, NONE, row)
                 self._assume("copies and kernels called before", "they are taken to be called at the beginning")
         over = "they are left out: the program begins with its first call"
         self._assume("copies and kernels that had ended before", over, int(is_over.sum()))
@@ -369,25 +363,12 @@ class _Writer:
         self._assume(what, "it is taken to be the one in which the thread issued its last work")
         return self._latest.get(thread, LEGACY_STREAM)
 
-    def _put(self, op: Op, call: int, row: int = NONE) -> None:
+    def _put(self, op: Op, call: int = NONE, row: int = NONE) -> None:
         """Add an op behind the host work of its thread since the last op."""
-        if self._gap[op.thread]:
-            self._work_until(op.thread)
-        self._add(op, call, row)
-
-    def _work_until(self, thread: int) -> None:
-        gap_ns = self._gap[thread]
+        gap_ns, self._gap[op.thread] = self._gap[op.thread], 0
         if gap_ns:
-            work = self._host_work.get((gap_ns, thread))
-            if work is None:
-                work = self._host_work[gap_ns, thread] = HostWork(gap_ns * 1e-9, thread=thread)
-            self._add(work)
-            self._gap[thread] = 0
-
-    def _add(self, op: Op, call: int = NONE, row: int = NONE) -> None:
-        self._ops.append(op)
-        self._row_of.append(row)
-        self._call_of.append(call)
+            self._ops.append((HostWork(gap_ns * 1e-9, thread=op.thread), NONE, NONE))
+        self._ops.append((op, row, call))
 
     def _called(self, i: int) -> str:
         return self._recording.names[int(self._calls.name[i])]

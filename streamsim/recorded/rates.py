@@ -241,28 +241,19 @@ def profile_of(recording: Recording, device: Device | str | Path | None = None) 
     and the copy rates that the recording shows. A given ``device`` gets only the recording's rate of pageable copies,
     because the recording's host stages them.
     """
-    if device is not None:
-        return with_own_rates(recording, as_device(device), only_pageable=True)
     card = card_of(recording)
-    known = profile_of_card(card.name, card.multiprocessors, card.memory_bytes, card.copy_engines)
-    return with_own_rates(recording, known)
-
-
-def with_own_rates(recording: Recording, device: Device, only_pageable: bool = False) -> Device:
-    """Return ``device`` with the copy rates that the recording shows, or only those of pageable copies."""
-    rates = copy_rates(recording, device)
-    if only_pageable:
-        rates = {name: rate for name, rate in rates.items() if PAGEABLE in name}
+    of_card = (card.name, card.multiprocessors, card.memory_bytes, card.copy_engines)
+    on = profile_of_card(*of_card) if device is None else as_device(device)
+    rates = {name: rate for name, rate in copy_rates(recording, on).items() if device is None or PAGEABLE in name}
     if not rates:
-        return device
-    found = changed(device, rates)
+        return on
+    found = changed(on, rates)
     which = "pageable copies" if all(PAGEABLE in name for name in rates) else "copies"
-    card = card_of(recording).name or "the recorded card"
     sources = {name: FOLLOWS if text.startswith(AS_SET) else text for name, text in found.sources.items()}
     return msgspec.structs.replace(
         found,
-        name=f"{device.name} with the recording's {which}",
-        description=f"{card}: {which} as fast as recorded, else {device.name}",
-        link=device.link,
+        name=f"{on.name} with the recording's {which}",
+        description=f"{card.name or 'the recorded card'}: {which} as fast as recorded, else {on.name}",
+        link=on.link,
         sources={**sources, **dict.fromkeys(rates, OWN)},
     )
