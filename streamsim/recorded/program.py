@@ -107,6 +107,7 @@ class _Writer:
 
     def __init__(self, recording: Recording, name: str, costs: HostCosts, device: Device | None) -> None:
         self._recording, self._name, self._costs = recording, name, costs
+        self._submit_ns = 0 if device is None else round(device.host.submit_s * 1e9)
         self._immediate_bytes = LARGEST_BYTES if device is None else device.host.pageable_immediate_bytes
         self._held = {} if device is None else held_ns(recording, device)
         self._calls = recording.calls
@@ -122,7 +123,7 @@ class _Writer:
         self._events: dict[int, int] = {}  # by the call that recorded the event
         self._latest: dict[int, int] = {}  # by thread: the stream of its last work
         self._pageable = 0  # bytes of the pageable buffer so far
-        self._gap = dict.fromkeys(self._threads.values(), 0)  # by thread: nanoseconds of host work since its last op
+        self._gap = Counter[int]()  # by thread: nanoseconds of host work since its last op
         self._ops: list[tuple[Op, int, int]] = []  # each with its rows of work and of calls
         self._assumed: Counter[tuple[str, str]] = Counter()
         self._taken_ns = 0
@@ -173,7 +174,7 @@ class _Writer:
         for row in without[~is_over & is_next].tolist():
             op = self._work(row, CallKind.LAUNCH, 0, 0.0)
             if op is not None:
-                self._put(op, NONE, row)
+                self._put(_rest_of(op, work, row, self._first_ns), NONE, row)
                 self._assume("copies and kernels called before", "they are taken to be called at the beginning")
         over = "they are left out: the program begins with its first call"
         self._assume("copies and kernels that had ended before", over, int(is_over.sum()))
@@ -251,7 +252,7 @@ class _Writer:
         call_s, rest_ns = own_ns * 1e-9, 0
         if kind in (CallKind.GRAPH_LAUNCH, CallKind.PREFETCH):
             begun_ns = min(self._of_work["start_ns"][row] for row in rows) - int(self._calls.start_ns[i])
-            rest_ns = own_ns - min(own_ns, max(0, begun_ns))
+            rest_ns = own_ns - min(own_ns, max(0, begun_ns - self._submit_ns))
             if own_ns > rest_ns:
                 self._put(HostWork((own_ns - rest_ns) * 1e-9, self._called(i), thread), i)
             call_s = 0.0
@@ -331,7 +332,7 @@ class _Writer:
         is_idle = work["busy_until"][row] <= call_ns
         if not is_idle or work["direction"][row] != CopyDirection.D2H:
             return None
-        return float(max(0, start_ns - call_ns) * 1e-9)
+        return float(max(0, start_ns - call_ns - self._submit_ns) * 1e-9)
 
     def _synchronise(self, i: int, kind: int, thread: int, own_ns: int) -> None:
         """Add a call that waits for the card. The model predicts how long it waits."""
@@ -375,6 +376,17 @@ class _Writer:
 
     def _assume(self, what: str, why: str, count: int = 1) -> None:
         self._assumed[what, why] += count
+
+
+def _rest_of(op: Copy | Kernel, work: CardWork, row: int, first_ns: int) -> Copy | Kernel:
+    """Return the part of an op that was still to run when the program began."""
+    start_ns, end_ns = int(work.start_ns[row]), int(work.end_ns[row])
+    share = (end_ns - max(start_ns, first_ns)) / max(end_ns - start_ns, 1)
+    if isinstance(op, Kernel) and op.duration_s is not None:
+        return msgspec.structs.replace(op, duration_s=op.duration_s * share)
+    if isinstance(op, Copy) and op.host is None:
+        return msgspec.structs.replace(op, bytes=max(1, round(op.bytes * share)))
+    return op
 
 
 def _no_program(recording: Recording) -> str:

@@ -21,7 +21,6 @@ from streamsim.recorded import (
     Recording,
     copy_rates,
     held_ns,
-    profile_of,
     read_recording,
     replay,
     warnings_of,
@@ -54,10 +53,9 @@ def test_copies_partly_beside_the_other_direction_tell_both_rates(chunks: int, r
 
 
 def test_no_rate_comes_from_small_copies_or_passes_the_cards_link() -> None:
-    """Of 4 KiB copies the latency is told at most; 60 bytes a nanosecond are more than PCIe gen 3 carries."""
+    """Copies of 4 KiB tell nothing; 60 bytes a nanosecond are more than PCIe gen 3 carries."""
     t4, device = load_device("t4"), make_device(h2d=link(rate=60), d2h=link(rate=60))
-    small = copy_rates(recorded(simulate(program(*[h2d(1, 4096)] * 9), device)), t4)
-    assert set(small) == {"h2d.latency_s"}
+    assert copy_rates(recorded(simulate(program(*[h2d(1, 4096)] * 9), device)), t4) == {}
     large = copy_rates(recorded(simulate(program(h2d(1, 1 << 24)), device)), t4)
     assert large["h2d.bandwidth_bytes_per_s"] == pytest.approx(16 * 0.985e9)
 
@@ -96,12 +94,6 @@ def test_a_copy_back_into_memory_that_was_never_touched_is_replayed_as_it_was() 
     assert assumed.count == 1
 
 
-def test_where_all_copies_back_are_page_faults_the_profile_says_the_rate() -> None:
-    was, t4 = of(*rounds(8000)), load_device("t4")
-    assert profile_of(was).d2h.pageable_bandwidth_bytes_per_s == t4.d2h.pageable_bandwidth_bytes_per_s
-    assert abs(replay(was).error) < 0.01
-
-
 @examples(30)
 @given(st.integers(50, 80_000))
 def test_a_call_that_holds_the_host_before_its_copy_is_the_hosts_time(held_us: int) -> None:
@@ -124,18 +116,6 @@ def test_a_small_copy_back_that_holds_the_host_keeps_its_engine_for_its_bytes_al
     found = replay(was)
     (engine,) = (engine for engine in found.engines if engine.name == "d2h")
     assert engine.recorded_s == pytest.approx(engine.predicted_s, rel=0.01)
-
-
-def test_copies_of_one_byte_tell_nothing() -> None:
-    """Three of them once gave a bandwidth of 300 kB/s, which no profile may have."""
-    events = []
-    for k in range(3):
-        at = 100 * k
-        events += [call("cudaLaunchKernel", at, 6, 2 * k + 1), kernel(at + 8, 50, 2 * k + 1)]
-        events += [call("cudaMemcpyAsync", at + 10, 55, 2 * k + 2), copy(PAGEABLE_OUT, at + 60, 2, 2 * k + 2, size=1)]
-    was = of(*events)
-    assert profile_of(was) == msgspec.structs.replace(profile_of(was), d2h=load_device("t4").d2h)
-    assert abs(replay(was).error) < 0.1
 
 
 def test_the_number_of_copy_engines_is_the_recordings() -> None:

@@ -32,7 +32,7 @@ from streamsim.recorded import (
 
 COMMANDS = [  # in a folder with a recording of the pipeline, t.json
     ("explain t.json --gpu 3", "--gpu = 3: not in the recording; it has 0"),
-    ("explain t.json --window stop", "--window = 'stop': no annotation has this name; did you mean 'step'?"),
+    ("explain t.json --window stop", "--window = 'stop': no annotation has this name (--list; or times"),
     ("explain t.json --window 9s..10s", "--window 9s..10s: no call and no work is in it"),
     ("explain t.json --untraced-time fast", "--untraced-time = 'fast': expected a time"),
     ("explain t.json --trace t.json", "--trace t.json: is the file that is read; give another name"),
