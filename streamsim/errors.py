@@ -1,10 +1,10 @@
-"""What input can lead to: the one error that bad input raises, and a notice of what was read all the same.
+"""What input can lead to: the one error that bad input raises, the checks that raise it, and safe text for messages.
 
-The commands of both programs turn either into one line, and end with one of the exit codes that stand here.
-``install`` is the remedy for a missing extra.
+The commands of both programs turn errors and notices into one line, and end with one of the exit codes that stand here.
 """
 
-from streamsim.lines import one_line
+import reprlib
+from collections.abc import Sequence
 
 OK = 0
 FOUND = 1  # a check found something, or a tolerance failed
@@ -37,3 +37,142 @@ class NoRoomError(InputError):
 def install(extra: str) -> str:
     """Return the command that installs an extra of this package, such as ``fast``."""
     return f"pip install '.[{extra}]' in streamsim's folder"
+
+
+# Text of messages: foreign text made safe for one line of a terminal, numbers of things, and lists of words.
+
+LONGEST_LINE = 500
+LONGEST_TEXT = 100
+LONGEST_REPR = 199  # of a value with more contents than fit one line
+
+
+def printable(text: str) -> str:
+    """Return ``text`` with unprintable characters escaped, such as ESC, line ends and marks of direction."""
+    text = as_unicode(text)
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def one_line(text: str, longest: int = LONGEST_LINE) -> str:
+    """Return ``text`` fit for one line of a terminal: unprintable characters are escaped, and a long text is cut."""
+    safe = printable(text[: longest + 1])
+    return safe if len(safe) <= longest else f"{safe[: longest - 3]}..."
+
+
+def as_unicode(text: str) -> str:
+    """Return ``text`` with undecoded bytes of a file's name read as UTF-8.
+
+    If the locale cannot decode bytes (the locale C decodes only ASCII), Python keeps them as surrogates, which JSON and
+    UTF-8 cannot hold. Bytes that are not UTF-8 either are escaped.
+    """
+    try:
+        return text if text.isascii() else text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    except UnicodeEncodeError:  # a half that stands for no byte
+        return text
+
+
+FORMULA = tuple("=+-@'")  # a spreadsheet takes a text that begins with one for a formula, or drops it
+
+
+def to_cell(value: object) -> object:
+    """Return ``value`` as a cell of a CSV file: a text without control characters, and never a formula."""
+    if not isinstance(value, str):
+        return value
+    safe = printable(value)
+    return f"'{safe}" if safe.startswith(FORMULA) else safe
+
+
+def from_cell(text: str) -> str:
+    """Return the text of a cell that :func:`to_cell` made."""
+    return text.removeprefix("'")
+
+
+def short(text: str) -> str:
+    """Return ``text`` fit for the ``repr`` of a large value."""
+    return one_line(text, LONGEST_REPR)
+
+
+def uncapitalised(text: str) -> str:
+    """Return ``text`` with a lower-case first letter; a word in capitals, such as ``JSON``, is unchanged."""
+    return text[:1].lower() + text[1:] if text[1:2].islower() else text
+
+
+def counted(count: int, what: str, plural: str = "s") -> str:
+    """Return a number of things: ``1 stream``, ``2 streams``, ``1,000 streams``; ``plural``: the ending of several."""
+    return f"{count:,} {what}{'' if count == 1 else plural}"
+
+
+def listed(words: Sequence[str]) -> str:
+    """Return words as a sentence lists them: ``a``, ``a and b``, ``a, b and c``."""
+    return " and ".join([*filter(None, [", ".join(words[:-1])]), *words[-1:]])
+
+
+# What a number or a word of a value may be: the largest numbers, and checks that name the field.
+
+# 8 TiB: above any card's memory, and small enough for the model's 64-bit fixed-point bytes (20 fractional bits).
+LARGEST_BYTES = (1 << 43) - 1
+LARGEST_COUNT = (1 << 31) - 1
+MOST_CHUNKS = 1_000_000  # and streams, buffers; a schedule of so many takes some 2 GB; more is a slip of the keyboard
+MOST_CALLS = 4_000_000  # of a program, that copy or launch: minutes of simulating, and gigabytes
+LONGEST_S = 86_400.0
+SHORTEST_KERNEL_S = 1e-9
+LEAST_SHARE = 1e-12  # of a launch
+LEAST_FILL = 1e-6  # of the card
+
+
+def check_whole(field: str, value: object, least: int, most: int) -> None:
+    """Raise InputError unless ``value`` is an int (not a bool) in ``least..most``."""
+    if type(value) is not int or not least <= value <= most:
+        raise InputError(f"{field} = {shown(value)}: expected a whole number from {least} to {most}")
+
+
+def check_calls(what: str, calls: int) -> None:
+    """Raise InputError, which begins with ``what``, for a program of more copies and launches than are simulated."""
+    if calls > MOST_CALLS:
+        less = "give fewer of these, or kernels of fewer launches"
+        raise InputError(f"{what}: {calls} copies and launches, more than {MOST_CALLS}; {less}")
+
+
+def check_number(field: str, value: object, least: float, most: float) -> None:
+    """Raise InputError unless ``value`` is a finite number in ``least..most``."""
+    if type(value) not in (int, float) or not least <= value <= most:  # type: ignore[operator]
+        raise InputError(f"{field} = {shown(value)}: expected a number from {least:g} to {most:g}")
+
+
+_SHOWN = reprlib.Repr()
+_SHOWN.maxstring = _SHOWN.maxother = _SHOWN.maxlong = 60
+WORDS = {str: "text", bool: "True or False", dict: "a table"}
+
+
+def check_is(field: str, value: object, kind: type) -> None:
+    """Raise InputError unless ``value`` is a ``kind``, as its annotation says; pass it only where None is none."""
+    if not isinstance(value, kind):
+        raise InputError(f"{field} = {shown(value)}: expected {WORDS.get(kind) or f'a {kind.__name__}'}")
+
+
+def check_tuple(field: str, value: object, *of: type) -> None:
+    """Raise InputError unless ``value`` is a tuple (a list would make the value that holds it mutable), of such items.
+
+    Without ``of`` the items are not looked at.
+    """
+    if type(value) is not tuple:
+        expected = f" of {of[0].__name__}" if of else ""
+        raise InputError(f"{field} = {type(value).__name__}: expected a tuple{expected}")
+    if of and value and not {*map(type, value)}.issubset(of):
+        i = next(i for i, item in enumerate(value) if type(item) not in of)
+        check_is(f"{field}[{i}]", value[i], of[0])
+
+
+def check_choice(field: str, value: object, choices: tuple[str, ...]) -> None:
+    """Raise InputError unless ``value`` is one of ``choices``."""
+    if value not in choices:
+        raise InputError(f"{field} = {shown(value)}: expected one of {', '.join(choices)}")
+
+
+def shown(value: object) -> str:
+    """Return any ``value`` as a short text for an error message."""
+    try:
+        return _SHOWN.repr(value)
+    except ValueError:  # an int may have more digits than Python writes
+        return f"a {type(value).__name__} too long to write"

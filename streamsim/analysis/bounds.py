@@ -34,8 +34,8 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from streamsim.checks import LARGEST_BYTES, LEAST_FILL, MOST_CHUNKS
 from streamsim.device import Device, as_device, bends
+from streamsim.errors import LARGEST_BYTES, LEAST_FILL, MOST_CHUNKS
 from streamsim.lowering import (
     BYTE_BITS,
     ENGINES,

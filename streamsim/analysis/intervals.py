@@ -26,10 +26,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from streamsim.checks import check_number, check_whole
 from streamsim.compiled import simulate_one_of_many
 from streamsim.device import HOST_TIMES, Device, as_device, known_within, multiplied, number_names
-from streamsim.errors import InputError
+from streamsim.errors import InputError, check_number, check_whole
 from streamsim.program import LEGACY_STREAM, Copy, Kernel, Op, Schedule, StreamKind
 from streamsim.text import format_between
 

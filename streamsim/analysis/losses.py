@@ -16,9 +16,9 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from streamsim.analysis.bounds import ENGINE_WORDS, lower_bound
-from streamsim.checks import SHORTEST_KERNEL_S
 from streamsim.compiled import simulate_one_of_many
 from streamsim.device import MOST_CONNECTIONS, Device, without
+from streamsim.errors import SHORTEST_KERNEL_S
 from streamsim.lowering import ENGINES
 from streamsim.program import Copy, HostWork, Kernel, Op, ResultCache, Schedule, WaitThread
 from streamsim.rules import D2H, H2D, KERNEL, S_PER_TICK, TICKS_PER_S, ticks

@@ -12,9 +12,8 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from streamsim.checks import MOST_CHUNKS, SHORTEST_KERNEL_S
 from streamsim.device import Device, as_device
-from streamsim.errors import InputError
+from streamsim.errors import MOST_CHUNKS, SHORTEST_KERNEL_S, InputError
 from streamsim.model import simulate
 from streamsim.program import (
     Config,

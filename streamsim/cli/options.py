@@ -12,7 +12,6 @@ import msgspec
 from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
-from streamsim.checks import MOST_CHUNKS, SHORTEST_KERNEL_S
 from streamsim.cli.running import note
 from streamsim.code import FRONT_END_OF, Language
 from streamsim.device import (
@@ -31,7 +30,7 @@ from streamsim.device import (
     with_memory_limit,
 )
 from streamsim.diagnosis import Measured
-from streamsim.errors import InputError
+from streamsim.errors import MOST_CHUNKS, SHORTEST_KERNEL_S, InputError
 from streamsim.files import check_writable, read_bytes
 from streamsim.program import (
     HOST_MEMORIES,

@@ -4,14 +4,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 from streamsim import transform
-from streamsim.checks import check_choice
 from streamsim.code import templates
 from streamsim.code.loops import plan_of
 from streamsim.code.plans import LANGUAGES, ROUNDS_UNTIMED, VERIFIED, Array, ChunkKernels, CodePlan, Language
 from streamsim.code.steps import CUDA, CUPY, CUPY_GRAPH, PYTORCH, Phrases, StepWriter
 from streamsim.code.templates import Parts
 from streamsim.code.written_out import plan_of_schedule
-from streamsim.errors import InputError
+from streamsim.errors import InputError, check_choice
 from streamsim.program import Config, Schedule, Workload
 
 MOST_TORCH_STREAMS = 32  # the size of PyTorch's pool: beyond it, streams are used again

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from streamsim.checks import LARGEST_BYTES
 from streamsim.device import Device
+from streamsim.errors import LARGEST_BYTES
 from streamsim.lowering import Lowered, OpCost, Segments, copy_rate, hand_over_table, surcharges_of
 from streamsim.program import Launch
 from streamsim.rules import (

@@ -12,7 +12,6 @@ from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
-from streamsim.checks import LARGEST_BYTES, LEAST_SHARE, check_choice, check_is, check_number, check_whole
 from streamsim.device.tables import (
     CALLS,
     MOST_CONNECTIONS,
@@ -33,7 +32,16 @@ from streamsim.device.tables import (
     fields_of,
     paces,
 )
-from streamsim.errors import InputError, NoRoomError
+from streamsim.errors import (
+    LARGEST_BYTES,
+    LEAST_SHARE,
+    InputError,
+    NoRoomError,
+    check_choice,
+    check_is,
+    check_number,
+    check_whole,
+)
 from streamsim.program import Kernel
 from streamsim.text import format_bytes, short, shown
 

@@ -13,17 +13,17 @@ from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
 
 import msgspec
 
-from streamsim.checks import (
+from streamsim.errors import (
     LARGEST_BYTES,
     LONGEST_S,
     SHORTEST_KERNEL_S,
+    InputError,
     check_choice,
     check_is,
     check_number,
     check_tuple,
     check_whole,
 )
-from streamsim.errors import InputError
 from streamsim.text import RATE, unit_of
 
 SLOWEST_BYTES_PER_S, FASTEST_BYTES_PER_S = 1e6, 1e15

@@ -25,7 +25,6 @@ from typing import Any
 
 import msgspec
 
-from streamsim.checks import LONGEST_S, SHORTEST_KERNEL_S
 from streamsim.device.library import as_device
 from streamsim.device.profile import LIMITED, Device, declared, tables_of, with_values
 from streamsim.device.tables import (
@@ -39,7 +38,7 @@ from streamsim.device.tables import (
     fields_of,
     restored,
 )
-from streamsim.errors import InputError
+from streamsim.errors import LONGEST_S, SHORTEST_KERNEL_S, InputError
 from streamsim.text import RATE, parser_for, shown, unit_of
 
 AS_SET = "assumed: as set"

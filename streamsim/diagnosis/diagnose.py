@@ -14,12 +14,11 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from streamsim.checks import check_number, check_whole
 from streamsim.compiled import simulate_one_of_many
 from streamsim.device import PUBLISHED_WITHIN, Device, as_device
 from streamsim.diagnosis.mistakes import MISTAKES, STOPPED_EARLY, Mistake, made, pairs, with_ops
 from streamsim.displayed import Result, attributes
-from streamsim.errors import InputError
+from streamsim.errors import InputError, check_number, check_whole
 from streamsim.program import Config, Kernel, Schedule, Synchronize, Workload
 from streamsim.text import counted, format_between, short
 from streamsim.transform import Source, Work

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from streamsim.checks import LEAST_FILL
 from streamsim.device import CALLS, COMPILED, front_end_of, with_front_end, with_values
+from streamsim.errors import LEAST_FILL
 from streamsim.program import LEGACY_STREAM, Copy, HostOp, HostWork, Kernel, Op, Synchronize
 from streamsim.transform import Work, stage_of
 

@@ -16,8 +16,7 @@ from typing import Any
 
 import msgspec
 
-from streamsim.checks import LEAST_FILL, SHORTEST_KERNEL_S
-from streamsim.errors import InputError
+from streamsim.errors import LEAST_FILL, SHORTEST_KERNEL_S, InputError
 from streamsim.files import (
     Parsers,
     dump_toml,

@@ -11,8 +11,16 @@ from typing import Any, Literal, NamedTuple, get_args
 
 import msgspec
 
-from streamsim.checks import LARGEST_BYTES, LARGEST_COUNT, check_calls, check_choice, check_is, check_tuple, check_whole
-from streamsim.errors import InputError
+from streamsim.errors import (
+    LARGEST_BYTES,
+    LARGEST_COUNT,
+    InputError,
+    check_calls,
+    check_choice,
+    check_is,
+    check_tuple,
+    check_whole,
+)
 from streamsim.files import dump_toml, parse_toml, read_bytes, write_text
 from streamsim.program.builder import Memory, Program, Stream
 from streamsim.program.files import OF_KERNELS

@@ -23,9 +23,8 @@ from typing import Any, Literal, NamedTuple, get_args
 import msgspec
 from msgspec.structs import replace
 
-from streamsim.checks import MOST_CHUNKS, check_calls, check_choice, check_whole
 from streamsim.collector import collector_off
-from streamsim.errors import InputError
+from streamsim.errors import MOST_CHUNKS, InputError, check_calls, check_choice, check_whole
 from streamsim.program.builder import Program
 from streamsim.program.schedule import (
     LAUNCHES,

@@ -17,19 +17,19 @@ from typing import ClassVar, Concatenate, Generic, Literal, ParamSpec, TypeVar, 
 
 import msgspec
 
-from streamsim.checks import (
+from streamsim.errors import (
     LARGEST_BYTES,
     LARGEST_COUNT,
     LEAST_FILL,
     LEAST_SHARE,
     LONGEST_S,
+    InputError,
     check_choice,
     check_is,
     check_number,
     check_tuple,
     check_whole,
 )
-from streamsim.errors import InputError
 from streamsim.text import short, shown
 
 Direction = Literal["h2d", "d2h"]

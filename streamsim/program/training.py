@@ -13,8 +13,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from streamsim.checks import LARGEST_BYTES, LONGEST_S, check_choice, check_number, check_whole
-from streamsim.errors import InputError
+from streamsim.errors import LARGEST_BYTES, LONGEST_S, InputError, check_choice, check_number, check_whole
 from streamsim.files import Parsers, parse_toml, read_bytes
 from streamsim.program.schedule import (
     Buffer,

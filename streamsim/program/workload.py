@@ -13,20 +13,20 @@ from typing import Literal, NamedTuple, get_args
 
 import msgspec
 
-from streamsim.checks import (
+from streamsim.errors import (
     LARGEST_BYTES,
     LARGEST_COUNT,
     LEAST_FILL,
     LEAST_SHARE,
     LONGEST_S,
     SHORTEST_KERNEL_S,
+    InputError,
     check_choice,
     check_is,
     check_number,
     check_tuple,
     check_whole,
 )
-from streamsim.errors import InputError
 from streamsim.program.schedule import Kernel
 from streamsim.text import counted, format_bytes, format_seconds, short
 

@@ -13,9 +13,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from streamsim.checks import LARGEST_BYTES, LEAST_FILL
 from streamsim.device import Device, as_device
-from streamsim.errors import InputError
+from streamsim.errors import LARGEST_BYTES, LEAST_FILL, InputError
 from streamsim.program import (
     FIRST_TOUCH,
     LEGACY_STREAM,

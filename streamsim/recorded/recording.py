@@ -13,8 +13,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from streamsim.checks import LARGEST_COUNT
 from streamsim.displayed import Displayed
+from streamsim.errors import LARGEST_COUNT
 from streamsim.text import counted, format_seconds, short
 
 Format = Literal["Kineto", "Nsight Systems", "CUPTI"]

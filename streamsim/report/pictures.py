@@ -1,4 +1,9 @@
-"""Pictures as files: which kinds there are, and the same bytes for the same drawing."""
+"""Time lines as pictures (Gantt charts): the host and the engines above, the streams below; and pictures as files.
+
+The colours are told apart by the colour-blind and in grey print: dark, middle and light. A thin line in a
+stream's row says that its next op was ready but had to wait for its engine. A row of very many ops shows
+for each moment the share of the time that each kind takes, as single bars could not be seen.
+"""
 
 from __future__ import annotations
 
@@ -6,23 +11,113 @@ import io
 import os
 import sys
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from streamsim.advice import Explanation
+from streamsim.analysis import BUSIEST_ENGINE, Prediction
 from streamsim.errors import InputError
 from streamsim.files import write_bytes
+from streamsim.model import simulate
+from streamsim.report.bars import (
+    COLOURS,
+    HOST_CALL,
+    INK,
+    KINDS,
+    PAGES,
+    SERIAL_WORDS,
+    WAITS,
+    engine_place,
+    host_kinds,
+    host_name,
+    kind_of,
+    lane_of_each_op,
+    losses_of,
+    numbers,
+    serial_timeline,
+    stream_name,
+)
+from streamsim.report.texts import title_of
+from streamsim.rules import S_PER_TICK, TICKS_PER_S
+from streamsim.text import format_ratio, format_seconds, one_line
+from streamsim.timeline import Timeline, critical_path
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+Spans = NDArray[np.int64]  # a row each: kind, from, to (ticks), lane, number (0: none)
+Times = NDArray[np.floating[Any]]
 
 UNDATED: dict[str, dict[str, None]] = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
-DPI, SCREEN_DPI = 200, 96
-TITLE_PT, LETTER_IN, LEAST_TITLE = 10, 0.068, 20  # of a title: its size, a letter, letters in a line
 BACKEND = "MPLBACKEND"
+PATH_COLOUR, PATH, LOST_ROW = "#222222", "critical path", "where it goes"
+IDLE_COLOUR, EDGE_COLOUR = "#F3F3F3", "#333333"
+UNITS = ((1e-6, 1e9, "ns"), (1e-3, 1e6, "us"), (1.0, 1e3, "ms"), (float("inf"), 1.0, "s"))  # below: per second, name
+
+BAR, WAITS_BAR, GAP = 0.8, 0.09, 0.4  # in rows: a bar, the line of a wait, the space between groups of rows
+MOST_BARS = 500  # of a kind in a row; beyond, shares
+MOMENTS = 500  # at which shares are drawn
+MOST_STREAMS = 64
+MOST_LANES = 8  # that a row grows with
+DPI, WIDTH_IN, ROW_IN, ROWS_IN, MARGINS_IN = 200, 9.0, 0.28, 8.5, 1.0  # a row, and the most for all of them
+PT_PER_IN, TITLE_PT, FONT_PT, NUMBER_PT, EDGE_PT = 72, 10, 8.0, 6.5, 0.4
+PATH_PT, PATH_AT = 1.8, 0.85  # its width, and how far down a bar
+BELOW_TICKS, AXIS_NAME_IN, LEGEND_LINE_IN = 2.2, 0.7, 0.17  # of the legend: its place in font sizes, beside, a line
+HANDLE_IN, LETTER_IN, LEAST_TITLE = 0.5, 0.066, 20  # a legend's colour with its spaces, a letter, letters of a line
+DIGIT_IN, NUMBERED_IN, EDGED_IN = 0.06, 0.02, 0.03  # a digit, the room around a number, the least bar with an edge
+
+
+def plot_gantt(timeline: Timeline, ax: Axes | None = None, until_s: float | None = None) -> Axes:
+    """Draw ``timeline`` into ``ax`` and return it; without ``ax`` into a new figure.
+
+    The numbers on bars are chunks (from 1) where every chunk has the same ops, otherwise the ops of a kind in issue
+    order. ``until_s``: where the time axis ends, to compare time lines (without it: at the last bar's end).
+    """
+    return _draw([(_title(timeline), _rows(timeline))], None if ax is None else [ax], until_s)[0]
+
+
+def plot_gantts(timelines: Mapping[str, Timeline]) -> list[Axes]:
+    """Draw several time lines, by their names, into the Axes of a new figure, one above the other, on one scale."""
+    return _draw([(_title(timeline, one_line(name)), _rows(timeline)) for name, timeline in timelines.items()])
+
+
+def plot_compared(prediction: Prediction) -> list[Axes]:
+    """Draw a prediction below the program that it is compared with, unchunked or serial, on one scale."""
+    above, below, name = serial_timeline(prediction), prediction.timeline, prediction.serial_program
+    over = f", {name} {format_seconds(above.makespan_s, below.known_within)}"
+    if below.makespan_s:
+        over += f", speed-up {format_ratio(above.makespan_s / below.makespan_s, below.known_within)}"
+    called = f"{name} ({SERIAL_WORDS[name]}), on {prediction.device}"
+    return _draw([(_title(above, called), _rows(above)), (f"{_title(below)}{over}", _rows(below))])
+
+
+def plot_remedied(explanation: Explanation) -> list[Axes]:
+    """Draw ``explanation``, and below it on the same scale the program with the first change made, if there is one.
+
+    The row on top runs from 0 to the makespan: first the busiest engine alone, then what each cause has lost
+    (largest first), by colour and number. These are amounts, not moments: a cause loses its time in many
+    places. The dark line through the engines is the critical path: what each op on it waited for is the one before.
+    """
+    timeline, first, (lost, colours) = explanation.timeline, explanation.first, _lost_row(explanation)
+    above, rows = format_seconds(explanation.gap_s, explanation.known_within), _rows(timeline)
+    title = f"{_title(timeline)}, of which {above} above the {BUSIEST_ENGINE}"
+    charts = [(title, [lost, rows[0]._replace(above=GAP), *rows[1:]])]
+    if first is not None:
+        after = simulate(*first.made.work[:2])
+        charts.append((f"with the first change: {_title(after)}", _rows(after)))
+    return _draw(charts, colours=COLOURS | colours, path_of=timeline)
+
+
+def _title(timeline: Timeline, name: str = "") -> str:
+    return f"{name or title_of(timeline)}: makespan {format_seconds(timeline.makespan_s, timeline.known_within)}"
+
+
+# Files
 
 
 def picture_format(path: str | os.PathLike[str]) -> str:
@@ -44,10 +139,9 @@ def save_picture(draw: Callable[[], Axes | list[Axes]], path: str | os.PathLike[
         _import_matplotlib()
     from matplotlib import rc_context
 
-    drawn = draw()
-    picture = io.BytesIO()
+    drawn, picture = draw(), io.BytesIO()
     with rc_context({"svg.hashsalt": "streamsim"}):
-        figure = root_figure(drawn[0] if isinstance(drawn, list) else drawn)
+        figure = _root_figure(drawn[0] if isinstance(drawn, list) else drawn)
         figure.savefig(picture, format=form, dpi=DPI, metadata=UNDATED[form])
     write_bytes(picture.getvalue(), path)
 
@@ -65,43 +159,266 @@ def _import_matplotlib() -> None:
             matplotlib.rcParams["backend"] = backend
 
 
-@cache
-def displayed_axes() -> type[Axes]:
-    """Return the class of Axes whose figure a notebook shows, without pyplot."""
-    from matplotlib.axes import Axes
-
-    class DisplayedAxes(Axes):
-        def _repr_png_(self) -> bytes:
-            return png_of(self)
-
-    return DisplayedAxes
-
-
-class DisplayedPanels(list["Axes"]):
-    """The Axes of one figure, which a notebook shows as that figure."""
-
-    def _repr_png_(self) -> bytes:
-        return png_of(self[0])
-
-
-def png_of(axes: Axes) -> bytes:
-    """Return the figure that holds ``axes`` as a PNG."""
-    picture = io.BytesIO()
-    root_figure(axes).savefig(picture, format="png", dpi=SCREEN_DPI)
-    return picture.getvalue()
-
-
-def set_title(axes: Axes, title: str) -> None:
-    """Write ``title`` above the left of ``axes``, in as many lines as its width needs."""
-    width_in = axes.get_position().width * root_figure(axes).get_size_inches()[0]
-    lines = textwrap.wrap(title, max(LEAST_TITLE, int(width_in / LETTER_IN)), break_on_hyphens=False)
-    axes.set_title("\n".join(lines), loc="left", fontsize=TITLE_PT, parse_math=False)
-
-
-def root_figure(axes: Axes) -> Figure:
+def _root_figure(axes: Axes) -> Figure:
     """Return the whole figure that holds ``axes``, also where ``axes`` lie in a part of it (a SubFigure)."""
     from matplotlib.figure import Figure
 
     figure = axes.figure.figure  # get_figure(root=True) needs Matplotlib 3.10
     assert isinstance(figure, Figure)
     return figure
+
+
+def _size_in(axes: Axes) -> tuple[float, float]:
+    width, height = axes.get_position().size * _root_figure(axes).get_size_inches()
+    return float(width), float(height)
+
+
+def set_title(axes: Axes, title: str) -> None:
+    """Write ``title`` above the left of ``axes``, in as many lines as its width needs."""
+    letters = max(LEAST_TITLE, int(_size_in(axes)[0] / LETTER_IN))
+    lines = textwrap.wrap(title, letters, break_on_hyphens=False)
+    axes.set_title("\n".join(lines), loc="left", fontsize=TITLE_PT, parse_math=False)
+
+
+# What to draw
+
+
+class _Row(NamedTuple):
+    """A row: its spans, a note at its right, and the space above it."""
+
+    name: str
+    spans: Spans
+    note: str = ""
+    above: float = 0.0
+
+    @property
+    def lanes(self) -> int:
+        return int(self.spans[3].max(initial=0)) + 1
+
+    @property
+    def height(self) -> float:
+        """The height of the row, in rows of one lane."""
+        return max(1.0, 0.5 * min(self.lanes, MOST_LANES))
+
+
+def _spans(kind: ArrayLike, start: ArrayLike, end: ArrayLike, lane: ArrayLike = 0, number: ArrayLike = 0) -> Spans:
+    """Return spans; a number stands for all of them."""
+    return np.stack(np.broadcast_arrays(*(np.asarray(part, np.int64) for part in (kind, start, end, lane, number))))
+
+
+def _rows(timeline: Timeline) -> list[_Row]:
+    """List the host where its calls took time, the engines, and the streams that have copies or kernels."""
+    ops, busy = timeline.schedule.ops, timeline.utilisation if timeline.makespan_s else {}
+    engine, ready, start = map(np.array, (timeline.engine, timeline.ready, timeline.start))
+    stream = np.where(engine >= 0, [-1 if op.stream is None else op.stream for op in ops], -1)
+    kinds, number = list(map(kind_of, ops)), numbers(timeline.schedule)
+    by_engine, by_stream = (
+        _spans(kinds, start, timeline.end, lane_of_each_op(timeline, row.tolist()), number) for row in (engine, stream)
+    )
+    engines = [
+        _Row(name, by_engine[:, engine == timeline.engine_names.index(name)], f"busy {busy.get(name, 0):.0%}")
+        for name in sorted(timeline.engine_names, key=engine_place)
+    ]
+    engines += [_Row(lane.name, _spans(KINDS.index(PAGES), lane.start, lane.end)) for lane in timeline.tracks]
+    waits = _spans(KINDS.index(WAITS), ready, start, by_stream[3])
+    late, used = (ready >= 0) & (ready < start), np.unique(stream[stream >= 0]).tolist()
+    streams = [
+        _Row(stream_name(one), np.hstack([by_stream[:, stream == one], waits[:, late & (stream == one)]]))
+        for one in used[:MOST_STREAMS]
+    ]
+    if len(used) > MOST_STREAMS:
+        streams.append(_Row(f"{len(used) - MOST_STREAMS} more streams", waits[:, :0]))
+    groups = [group for group in (_host_rows(timeline), engines, streams) if group]
+    for group in groups[1:]:
+        group[0] = group[0]._replace(above=GAP)
+    return [row for group in groups for row in group]
+
+
+def _host_rows(timeline: Timeline) -> list[_Row]:
+    """List the threads whose calls, waits and work took time; of a captured graph's calls only its launch."""
+    kind, thread = np.array(host_kinds(timeline)), np.array([op.thread for op in timeline.schedule.ops])
+    spans, threads = _spans(kind, timeline.issued, timeline.returned), np.unique(thread).tolist()
+    rows = [_Row(host_name(one, len(threads)), spans[:, (kind > 0) & (thread == one)]) for one in threads]
+    if timeline.schedule.launch == "graph" and timeline.launched > 0 and rows:
+        launch = _spans([KINDS.index(HOST_CALL)], 0, timeline.launched)
+        rows[0] = rows[0]._replace(spans=np.hstack([rows[0].spans, launch]))
+    return [row for row in rows if row.spans.size]
+
+
+def _lost_row(explanation: Explanation) -> tuple[_Row, dict[str, str]]:
+    """Return the row with the bound and the losses one after another, and their colours by their legends' words.
+
+    They are numbered, and their kinds follow those of the ops.
+    """
+    losses = losses_of(explanation)
+    colours = {
+        f"{k} {part.title.partition(' (')[0]}: {format_seconds(part.seconds, losses.within)}" if k else part.title: (
+            part.colour
+        )
+        for k, part in enumerate(losses.parts)
+    }
+    ends, order = np.cumsum([round(part.seconds * TICKS_PER_S) for part in losses.parts]), np.arange(len(colours))
+    share = explanation.gap_s / explanation.makespan_s if explanation.makespan_s else 0.0
+    spans = _spans(len(KINDS) + order, [0, *ends[:-1]], ends, number=order)
+    return _Row(LOST_ROW, spans, f"lost {share:.0%}"), colours
+
+
+# Drawing it
+
+
+def _draw(
+    charts: Sequence[tuple[str, list[_Row]]],
+    panels: list[Axes] | None = None,
+    until_s: float | None = None,
+    colours: dict[str, str] = COLOURS,
+    path_of: Timeline | None = None,
+) -> list[Axes]:
+    """Draw charts, each a title and its rows, one above the other on one scale, with one legend below.
+
+    ``panels``: Axes to draw into (None: of a new figure). In the first chart is the critical path of ``path_of``.
+    """
+    rows = [row for _, of_chart in charts for row in of_chart]
+    panels = panels or _new_axes([of_chart for _, of_chart in charts], max(1, len(colours) - len(COLOURS)))
+    last_s = max((int(row.spans[2].max(initial=0)) for row in rows), default=0) / TICKS_PER_S
+    for ax, (title, of_chart) in zip(panels, charts, strict=True):
+        chart = _Chart(of_chart, ax, until_s or last_s or S_PER_TICK, colours)
+        chart.draw()
+        if ax is panels[0] and path_of is not None:
+            chart.draw_path(path_of)
+        if ax is panels[-1]:
+            chart.draw_legend(sorted({kind for row in rows for kind in row.spans[0].tolist()}), path_of is not None)
+        set_title(ax, title)
+    return panels
+
+
+def _new_axes(charts: Sequence[Sequence[_Row]], legend_lines: int) -> list[Axes]:
+    """Return Axes one above the other in a new figure, with heights for the rows of each chart."""
+    from matplotlib.figure import Figure
+
+    heights_in = [min(ROWS_IN / len(charts), ROW_IN * sum(row.height + row.above for row in rows)) for rows in charts]
+    size = WIDTH_IN, sum(heights_in) + MARGINS_IN * len(charts) + LEGEND_LINE_IN * (legend_lines - 1)
+    figure = Figure(figsize=size, layout="constrained")
+    return list(figure.subplots(len(charts), squeeze=False, height_ratios=heights_in)[:, 0])
+
+
+class _Chart:
+    """The rows on an Axes: time in ``unit`` from left to right, rows from top to bottom in plain rows."""
+
+    def __init__(self, rows: Sequence[_Row], ax: Axes, until_s: float, colours: dict[str, str]) -> None:
+        self._rows, self._ax, self._colours = rows, ax, list(colours.items())
+        self._tops: dict[str, float] = {}  # of the bars of a row
+        scale, self._unit = next((scale, unit) for below, scale, unit in UNITS if until_s < below)
+        self._per_tick, self._until = scale / TICKS_PER_S, until_s * scale
+        self._width_in, height_in = _size_in(ax)
+        self._height = sum(row.height + row.above for row in rows)
+        self._font = min(FONT_PT, 0.7 * PT_PER_IN * height_in / self._height)
+
+    def draw(self) -> None:
+        """Draw the rows and their names, and the axis."""
+        top, ax = 0.0, self._ax
+        last = max((int(row.spans[2].max(initial=0)) for row in self._rows), default=0) * self._per_tick
+        for row in self._rows:
+            self._tops[row.name] = top + row.above + (1 - BAR) / 2
+            top += row.above + row.height
+            self._draw_row(row, self._tops[row.name], row.height - 1 + BAR, last)
+        middles = [self._tops[row.name] + (row.height - 1 + BAR) / 2 for row in self._rows]
+        ax.set_xlim(0.0, self._until)
+        ax.set_ylim(self._height, 0.0)
+        ax.set_yticks(middles, [row.name for row in self._rows], fontsize=self._font, parse_math=False)
+        ax.tick_params(axis="x", labelsize=FONT_PT)
+        ax.tick_params(axis="y", length=0)
+        ax.spines[["top", "right", "left"]].set_visible(False)
+        ax.set_xlabel(f"time [{self._unit}]", loc="right", fontsize=FONT_PT)
+
+    def draw_legend(self, used: Sequence[int], has_path: bool) -> None:
+        """Draw the legend of kinds below the axis, in as many columns as fit beside the axis's name."""
+        from matplotlib.lines import Line2D
+        from matplotlib.patches import Patch
+
+        named = [self._colours[kind] for kind in used]
+        lines = [Line2D([], [], color=PATH_COLOUR, lw=PATH_PT, label=PATH)] if has_path else []
+        handles = [Patch(facecolor=colour, edgecolor=EDGE_COLOUR, lw=EDGE_PT, label=words) for words, colour in named]
+        letters = max((len(words) for words, _ in named), default=1)
+        self._ax.legend(
+            handles=[*handles, *lines],
+            ncols=max(1, int((self._width_in - AXIS_NAME_IN) / (HANDLE_IN + LETTER_IN * letters))),
+            frameon=False,
+            fontsize=FONT_PT,
+            handlelength=1.2,
+            loc="upper left",
+            bbox_to_anchor=(0.0, 0.0),
+            borderaxespad=BELOW_TICKS,
+        )
+
+    def draw_path(self, timeline: Timeline) -> None:
+        """Draw the critical path along the lower edge of its bars in the rows of the engines."""
+        heights = {row.name: (row.height - 1 + BAR) / row.lanes for row in self._rows}
+        lane = lane_of_each_op(timeline, timeline.engine)
+        x, y = list[float](), list[float]()
+        for step in critical_path(timeline):
+            if timeline.engine[step.op] >= 0:
+                name = timeline.engine_names[timeline.engine[step.op]]
+                x += [timeline.start[step.op] * self._per_tick, timeline.end[step.op] * self._per_tick]
+                y += [self._tops[name] + (lane[step.op] + PATH_AT) * heights[name]] * 2
+        for colour, width, gid in (("white", 2 * PATH_PT, None), (PATH_COLOUR, PATH_PT, PATH)):
+            self._ax.plot(x, y, color=colour, lw=width, gid=gid, zorder=3, solid_capstyle="butt")
+
+    def _draw_row(self, row: _Row, top: float, height: float, last: float) -> None:
+        self._ax.broken_barh([(0.0, last)], (top, height), color=IDLE_COLOUR, lw=0, zorder=0.5)
+        beside = self._ax.get_yaxis_transform()
+        self._ax.text(1.005, top + height / 2, row.note, transform=beside, va="center", fontsize=self._font)
+        kinds, counts = np.unique(row.spans[0], return_counts=True)
+        if counts.max(initial=0) > MOST_BARS:
+            self._draw_shares(row, top, height)
+        else:
+            for kind in kinds.tolist():
+                self._draw_bars(kind, row, top, height / row.lanes)
+
+    def _edges(self, row: _Row, kind: int) -> tuple[Times, Times]:
+        """Return where the bars of a kind begin and end; those of pages, such as faults, last a moment at least."""
+        _, start, end, *_ = row.spans[:, row.spans[0] == kind] * self._per_tick
+        return start, np.maximum(end, start + self._until / MOMENTS) if kind == KINDS.index(PAGES) else end
+
+    def _draw_bars(self, kind: int, row: _Row, top: float, lane_height: float) -> None:
+        from matplotlib.collections import PolyCollection
+
+        left, right = self._edges(row, kind)
+        lane, number = row.spans[3:, row.spans[0] == kind]
+        name, colour = self._colours[kind]
+        middle = top + (lane + 0.5) * lane_height
+        half = (WAITS_BAR if name == WAITS else lane_height) / 2
+        x = np.stack([left, left, right, right], axis=1)
+        corners: Any = np.stack([x, middle[:, None] + half * np.array([-1, 1, 1, -1])], axis=2)
+        in_per_unit = self._width_in / self._until
+        wide = float(np.median(right - left)) * in_per_unit > EDGED_IN and name != WAITS
+        polygons = PolyCollection(corners, facecolor=colour, gid=f"{row.name}: {name}")
+        polygons.set(edgecolor=EDGE_COLOUR, linewidth=EDGE_PT if wide else 0.0)
+        self._ax.add_collection(polygons, autolim=False)
+        digits = 1 + np.floor(np.log10(np.maximum(number, 1)))
+        has_room = (right - left) * in_per_unit > DIGIT_IN * digits + NUMBERED_IN
+        words = {"color": INK.get(name), "ha": "center", "va": "center_baseline", "fontsize": NUMBER_PT}
+        for k in ((number > 0) & has_room).nonzero()[0].tolist():
+            self._ax.text((left[k] + right[k]) / 2, middle[k], str(number[k]), words)
+
+    def _draw_shares(self, row: _Row, top: float, height: float) -> None:
+        """Stack, from below, the share of each moment that each kind takes."""
+        edges = np.linspace(0.0, self._until, MOMENTS + 1)
+        base = np.zeros(MOMENTS)
+        for kind in np.unique(row.spans[0]).tolist():
+            above = np.minimum(base + busy_share(*self._edges(row, kind), edges), 1.0)
+            lower, upper = (top + height * (1 - np.append(level, level[-1])) for level in (base, above))
+            name, colour = self._colours[kind]
+            area = self._ax.fill_between(edges, lower, upper, step="post", color=colour, lw=0)
+            area.set_gid(f"{row.name}: {name} shares")
+            base = above
+
+
+def busy_share(start: Times, end: Times, edges: Times) -> Times:
+    """Return the share (0..1) of the time between neighbouring ``edges`` in which at least one of the spans runs."""
+    order = np.argsort(start)
+    start, end = start[order], np.maximum.accumulate(end[order])
+    start[1:] = np.maximum(start[1:], end[:-1])  # only what no earlier span covers
+    busy = np.cumsum(end - start)
+    times = np.append(0.0, np.stack([start, end], axis=1))
+    share: Times = np.diff(np.interp(edges, times, np.append(0.0, np.stack([busy - (end - start), busy], axis=1))))
+    return share / np.diff(edges)

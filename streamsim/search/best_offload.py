@@ -36,10 +36,9 @@ import numpy as np
 from msgspec.structs import replace
 
 from streamsim.analysis import predict
-from streamsim.checks import LARGEST_BYTES, check_whole
 from streamsim.compiled import simulate_one_of_many
 from streamsim.device import Device, as_device, link_words
-from streamsim.errors import InputError
+from streamsim.errors import LARGEST_BYTES, InputError, check_whole
 from streamsim.lowering import BYTE_BITS, call_ticks, kernel_cost, rate_of, surcharges_of
 from streamsim.program import (
     Copy,

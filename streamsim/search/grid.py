@@ -17,10 +17,9 @@ from pathlib import Path
 import msgspec
 
 from streamsim.analysis import remedy
-from streamsim.checks import LARGEST_BYTES, check_tuple, check_whole
 from streamsim.compiled import available
 from streamsim.device import Device, as_device, written_in
-from streamsim.errors import InputError, install
+from streamsim.errors import LARGEST_BYTES, InputError, check_tuple, check_whole, install
 from streamsim.model import simulate
 from streamsim.program import Config, HostMemory, Launch, Order, Workload, most_streams
 from streamsim.rules import TICKS_PER_S

@@ -35,7 +35,6 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec.structs import asdict, replace
 
-from streamsim.checks import MOST_CHUNKS, SHORTEST_KERNEL_S, check_number
 from streamsim.device import (
     Device,
     as_device,
@@ -51,7 +50,7 @@ from streamsim.device import (
     with_memory_limit,
     written_in,
 )
-from streamsim.errors import InputError, NoRoomError
+from streamsim.errors import MOST_CHUNKS, SHORTEST_KERNEL_S, InputError, NoRoomError, check_number
 from streamsim.files import file_error, read_bytes, read_table
 from streamsim.program import (
     HOST_MEMORIES,

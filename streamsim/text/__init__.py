@@ -1,7 +1,6 @@
 """Text that people write and read: sizes, times and rates, ranges of them, and the kind of a file from its content."""
 
-from streamsim.checks import shown
-from streamsim.lines import (
+from streamsim.errors import (
     FORMULA,
     LONGEST_LINE,
     as_unicode,
@@ -11,6 +10,7 @@ from streamsim.lines import (
     one_line,
     printable,
     short,
+    shown,
     to_cell,
     uncapitalised,
 )

@@ -12,9 +12,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache, partial
 from typing import TypeVar
 
-from streamsim.checks import LARGEST_BYTES, LARGEST_COUNT, LONGEST_S, MOST_CHUNKS, check_choice, shown
-from streamsim.errors import InputError
-from streamsim.lines import LONGEST_TEXT
+from streamsim.errors import (
+    LARGEST_BYTES,
+    LARGEST_COUNT,
+    LONGEST_S,
+    LONGEST_TEXT,
+    MOST_CHUNKS,
+    InputError,
+    check_choice,
+    shown,
+)
 
 _NUMBER = r"\s*(?P<number>[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)\s*"
 _SI, _IEC = "(?P<prefix>[kKMGT])?", "(?P<iec>[kmgt])i"

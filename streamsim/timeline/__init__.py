@@ -9,10 +9,9 @@ from typing import Literal
 
 import msgspec
 
-from streamsim.checks import check_is
 from streamsim.device import Device, known_within
 from streamsim.displayed import Displayed
-from streamsim.errors import InputError
+from streamsim.errors import InputError, check_is
 from streamsim.lowering import NO_OP, NO_SEGMENT, Lowered, lower
 from streamsim.program import (
     Copy,

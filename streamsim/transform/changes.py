@@ -14,9 +14,8 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from streamsim.checks import SHORTEST_KERNEL_S
 from streamsim.device import Device
-from streamsim.errors import InputError
+from streamsim.errors import SHORTEST_KERNEL_S, InputError
 from streamsim.program import Config, Copy, HostWork, Kernel, Op, Region, Schedule, Synchronize, WaitThread
 from streamsim.text import counted, format_bytes, format_seconds, shown
 from streamsim.timeline import call_name

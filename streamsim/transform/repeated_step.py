@@ -13,8 +13,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from streamsim.checks import SHORTEST_KERNEL_S
-from streamsim.errors import InputError
+from streamsim.errors import SHORTEST_KERNEL_S, InputError
 from streamsim.program import (
     ALIGN_BYTES,
     Config,

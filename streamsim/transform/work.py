@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from streamsim.checks import check_is
 from streamsim.device import Device, with_values, written_in
+from streamsim.errors import check_is
 from streamsim.program import Config, Kernel, Layers, Loop, Offload, Schedule, Workload
 from streamsim.rules import S_PER_TICK
 from streamsim.timeline import Timeline

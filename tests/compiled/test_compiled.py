@@ -31,10 +31,9 @@ from whole_workloads import LONG_TICKS, MANY_BYTES, ways, whole_programs
 
 import streamsim.compiled
 from streamsim import model
-from streamsim.checks import LARGEST_BYTES, LONGEST_S
 from streamsim.compiled import available, makespans, simulate, simulate_one_of_many, telling
 from streamsim.device import Device, load_device
-from streamsim.errors import InputError
+from streamsim.errors import LARGEST_BYTES, LONGEST_S, InputError
 from streamsim.program import LAUNCHES, Config, Kernel, Order, Schedule, Workload, WorkloadKernel, build
 from streamsim_validate.records import read_record
 

@@ -11,7 +11,7 @@ from refusals import refusal
 from strategies import pipeline_of
 
 from streamsim import Workload, WorkloadKernel, simulate
-from streamsim.checks import LARGEST_BYTES
+from streamsim.errors import LARGEST_BYTES
 from streamsim.program import (
     Buffer,
     Copy,

@@ -11,9 +11,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from streamsim.analysis import check_room
-from streamsim.checks import MOST_CHUNKS
 from streamsim.device import device_names, load_device, part_s, with_memory_limit
-from streamsim.errors import InputError, NoRoomError
+from streamsim.errors import MOST_CHUNKS, InputError, NoRoomError
 from streamsim.files import dump_toml
 from streamsim.model import simulate
 from streamsim.program import (

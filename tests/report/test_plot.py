@@ -47,7 +47,7 @@ from streamsim.report import (
     plot_compared,
     plot_gantt,
     plot_gantts,
-    save_gantt,
+    save_picture,
     stream_name,
 )
 
@@ -195,8 +195,8 @@ MAGIC = {"png": b"\x89PNG\r\n\x1a\n", "svg": b"<?xml", "pdf": b"%PDF-"}
 def test_the_suffix_decides_the_format_and_the_bytes_are_always_the_same(tmp_path: Path, suffix: str) -> None:
     timeline = simulate(program(h2d(1, 10), name=r"$\frac{ \n 100 $"), make_device())
     first, second = tmp_path / f"first.{suffix}", tmp_path / f"second.{suffix}"
-    save_gantt(timeline, first)
-    save_gantt(timeline, second)
+    for file in (first, second):
+        save_picture(lambda: plot_gantt(timeline), file)
     assert first.read_bytes().startswith(MAGIC[suffix.lower()])
     assert first.read_bytes() == second.read_bytes()
     title = plot_gantt(timeline).get_title(loc="left")
@@ -205,10 +205,11 @@ def test_the_suffix_decides_the_format_and_the_bytes_are_always_the_same(tmp_pat
 
 def test_no_pyplot_and_no_matplotlib_until_it_is_needed(tmp_path: Path) -> None:
     code = (
-        "import sys; from streamsim.report.gantt import save_gantt; assert 'matplotlib' not in sys.modules;"
+        "import sys; from streamsim.report import plot_gantt, save_picture; assert 'matplotlib' not in sys.modules;"
         "from streamsim.device import load_device; from streamsim.model import simulate;"
         "from streamsim import Workload, serial;"
-        f"save_gantt(simulate(serial(Workload(4, (4,))), load_device('ideal')), {str(tmp_path / 'gantt.png')!r});"
+        "timeline = simulate(serial(Workload(4, (4,))), load_device('ideal'));"
+        f"save_picture(lambda: plot_gantt(timeline), {str(tmp_path / 'gantt.png')!r});"
         "assert 'matplotlib' in sys.modules; assert 'matplotlib.pyplot' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -9,8 +9,8 @@ from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamsim.checks import LARGEST_BYTES
 from streamsim.device import LinkDirection
+from streamsim.errors import LARGEST_BYTES
 from streamsim.model import simulate
 
 PARTS = 1 << 20  # bytes on the link are counted in parts of 2**-20

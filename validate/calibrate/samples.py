@@ -17,11 +17,10 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from streamsim.checks import LONGEST_S
 from streamsim.collector import collector_off
 from streamsim.compiled import simulate_one_of_many
 from streamsim.device import Device
-from streamsim.errors import InputError
+from streamsim.errors import LONGEST_S, InputError
 from streamsim.files import write_bytes
 from streamsim.program import Schedule
 from streamsim.text import mistaken_for

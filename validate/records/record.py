@@ -24,9 +24,8 @@ from typing import Any, NamedTuple, cast
 
 import msgspec
 
-from streamsim.checks import LARGEST_BYTES, LONGEST_S, MOST_CHUNKS, check_whole
 from streamsim.device import Device, Host, without_retired
-from streamsim.errors import InputError
+from streamsim.errors import LARGEST_BYTES, LONGEST_S, MOST_CHUNKS, InputError, check_whole
 from streamsim.program import (
     Config,
     Copy,
