@@ -11,7 +11,7 @@ from streamsim.program import Config, HostMemory, Launch, Order, Point, Workload
 FEW_BYTES, TICKS = (1, 2, 3, 4, 8), (1, 10, 40, 100)  # for devices of the tests
 MANY_BYTES, LONG_TICKS = (1, 4, 4096, 1 << 18, 3 << 20), (1, 1000, 40_000, 500_000)  # and for cards
 LAUNCHES_OF_KERNEL, FILLS = st.sampled_from((1, 1, 1, 2, 5)), st.sampled_from((None, 1.0, 0.5, 0.3))
-WHEN_WORKED = st.sampled_from((0, 0, 7, 60))
+WHEN_WORKED = st.sampled_from((0, 0, 0.4, 7, 60))
 LATENCY, THREADS = st.sampled_from((0, 0, 1)), st.sampled_from((0, 0, 4, 64))
 
 

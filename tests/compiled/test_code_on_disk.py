@@ -32,7 +32,7 @@ print(crowded(3, 4), sum(crowded.stats.cache_hits.values()))
 def test_code_on_disk_is_used_until_a_rule_is_edited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     package = tmp_path / "streamsim"
     shutil.copytree(Path(streamsim.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
-    script, rule = tmp_path / "script.py", package / "rules" / "card.py"
+    script, rule = tmp_path / "script.py", package / "rules" / "__init__.py"
     script.write_text(USES_A_RULE)
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))
 

@@ -136,12 +136,3 @@ def test_the_blogs_schematic_in_chunk_units(name: str) -> None:
     device = replace(IDEAL, connections=shipped.connections, copy_engines=shipped.copy_engines, compute=compute)
     schedules = serial(workload), depth_first(workload, 4, 4), breadth_first(workload, 4, 4)
     assert tuple(makespan(schedule, device) for schedule in schedules) == SCHEMATIC[name]
-
-
-def test_published_in_order_arithmetic_of_sixteen_chunks_over_four_streams() -> None:
-    # Breadth-first, one queue per engine in issue order, 4 streams x 4 chunks, stages of 1: a stream's first kernel
-    # follows the stream's last H2D in its stream. H2D 0..16; kernels: stream 1's first at 13; then one a unit: 13..29;
-    # D2H: stream 1's first D2H follows its last kernel (chunk 12, the 13th kernel: 13 + 13 = 26), so 26..42.
-    device = card.make_device(connections=1)
-    assert makespan(breadth_first(chunked(1, 1, 1, 16), 16, 4), device) == 42
-    assert makespan(depth_first(chunked(1, 1, 1, 16), 16, 4), device) == 18

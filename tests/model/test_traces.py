@@ -5,7 +5,6 @@ Ticks and bytes: on the plain device a copy of n bytes lasts n ticks, and nothin
 
 from typing import Any
 
-import pytest
 import strategies as card
 from strategies import NS, d2h, h2d, kernel, link, make_device, program
 from traces import IDEAL, spans
@@ -35,19 +34,6 @@ def test_duplex_slows_only_the_part_that_overlaps() -> None:
     # and moves its other 4 alone: 20.
     device = make_device(h2d=link(shared=0.5), d2h=link(shared=0.5))
     assert spans(device, h2d(1, 10), kernel(2, 4), d2h(2, 10)) == [(0, 16), (0, 4), (4, 20)]
-
-
-def test_one_copy_engine_per_direction() -> None:
-    # Same direction: one after the other, in two streams too. Other direction: at the same time.
-    assert spans(IDEAL, h2d(1, 10), h2d(2, 10), d2h(3, 10)) == [(0, 10), (10, 20), (0, 10)]
-
-
-def test_one_copy_engine_serves_both_directions_one_at_a_time() -> None:
-    assert spans(make_device(copy_engines=1), h2d(1, 10), d2h(2, 10), kernel(3, 5)) == [(0, 10), (10, 20), (0, 5)]
-
-
-def test_no_copy_engine_means_that_copies_and_kernels_exclude_each_other() -> None:
-    assert spans(make_device(copy_engines=0), h2d(1, 10), kernel(2, 5), d2h(3, 10)) == [(0, 10), (10, 15), (15, 25)]
 
 
 # -- the host ---------------------------------------------------------------------------------------------------------
@@ -93,14 +79,6 @@ def test_a_small_pageable_copy_to_the_card_returns_at_once() -> None:
     assert calls(device, pageable("d2h", 1, 8), buffers=card.BUFFERS) == [(0, 19)]
 
 
-def test_pageable_memory_overlaps_nothing() -> None:
-    # Two chunks in two streams: the host is held in every copy, so only the kernel of chunk 1 runs beside a copy.
-    # H2D 0..8, kernel 8..16 (issued at 8); the D2H call is held from 8 until its copy ends at 24; then chunk 2: 24..48.
-    ops = [op for s in (1, 2) for op in (pageable("h2d", s, 8), kernel(s, 8), pageable("d2h", s, 8))]
-    expected = [(0, 8), (8, 16), (16, 24), (24, 32), (32, 40), (40, 48)]
-    assert spans(IDEAL, *ops, buffers=card.BUFFERS) == expected
-
-
 def test_synchronising_an_event_a_stream_and_the_device() -> None:
     # H2D 0..10, kernel 10..20. Event 0 (after the H2D): called at 0, cost 1, returns at 10 + 2. Stream 1: called at 12,
     # returns at 20 + 2. D2H of stream 2: 22..27; stream 1 is idle: called at 22, returns at 23; device: at 27 + 2.
@@ -125,22 +103,6 @@ def test_in_a_graph_kernels_follow_each_other_at_a_gap() -> None:
     assert spans(device, *long, launch="graph") == [(0, 10), (10, 24), (24, 38), (38, 48)]
 
 
-def test_a_gap_leaves_the_card_to_other_streams() -> None:
-    # A kernel works for 3 ticks and holds its stream for a gap of 4. The other stream's kernel works in that, and in
-    # two streams all are done as soon as in one but for the first. The first of each, launched by itself, takes 10.
-    device = make_device(floor=10, graph_gap=4, resident_threads=16, concurrent_kernels=1)
-    ops = [kernel(stream, 3) for _ in range(3) for stream in (1, 2)]
-    found = spans(device, *ops, launch="graph")
-    assert (found[::2], found[3::2]) == ([(0, 10), (10, 17), (17, 24)], [(13, 20), (20, 27)])
-
-
-def test_what_was_recorded_in_a_graph_takes_what_it_took() -> None:
-    # A recorded program's graph is one call, and its other ops have calls of no time.
-    device = make_device(floor=10, graph_gap=2)
-    ops = (kernel(1, 3), *[kernel(1, 3, call_s=0.0) for _ in range(2)])
-    assert spans(device, *ops) == [(0, 10), (10, 13), (13, 16)]
-
-
 def test_a_graph_is_paid_for_once() -> None:
     # 10, then 2 for each copy, while those before it run: the first is issued at 12, and the card hears of it 1 later.
     # Other calls inside the graph are free; the synchronise is not.
@@ -154,43 +116,11 @@ def test_a_graph_is_paid_for_once() -> None:
 # -- streams and events -----------------------------------------------------------------------------------------------
 
 
-def test_ops_of_a_stream_run_in_order_and_streams_are_independent() -> None:
-    # Stream 2's kernel is issued after stream 1's, which waits for its copy, and runs before it.
-    assert spans(IDEAL, h2d(1, 10), kernel(1, 5), kernel(2, 7), d2h(1, 3)) == [(0, 10), (10, 15), (0, 7), (15, 18)]
-
-
 def test_crossing_engines_costs_a_hand_over() -> None:
     # 10 + 5 = 15, 19 + 1 = 20, 24 + 7 = 31; the copy of another stream depends on nothing and pays nothing.
     device = make_device(h2d_to_kernel=5, kernel_to_kernel=1, kernel_to_d2h=7)
     ops = (h2d(1, 10), kernel(1, 4), kernel(1, 4), d2h(1, 10), h2d(2, 1))
     assert spans(device, *ops) == [(0, 10), (15, 19), (20, 24), (31, 41), (10, 11)]
-
-
-@pytest.mark.parametrize(
-    ("field", "first", "second"),
-    [
-        ("h2d_to_kernel", h2d(1, 8), kernel(1, 8)),
-        ("kernel_to_d2h", kernel(1, 8), d2h(1, 8)),
-        ("d2h_to_h2d", d2h(1, 8), h2d(1, 8)),
-        ("h2d_to_d2h", h2d(1, 8), d2h(1, 8)),
-        ("kernel_to_h2d", kernel(1, 8), h2d(1, 8)),
-        ("d2h_to_kernel", d2h(1, 8), kernel(1, 8)),
-        ("kernel_to_kernel", kernel(1, 8), kernel(1, 8)),
-    ],
-)
-def test_every_pair_of_engines_has_its_own_hand_over(field: str, first: Op, second: Op) -> None:
-    # 8 + 6 = 14, and only for that pair.
-    one: dict[str, Any] = {field: 6}
-    assert spans(make_device(**one), first, second) == [(0, 8), (14, 22)]
-    others: dict[str, Any] = {f.removesuffix("_s"): 6 for f in card.HAND_OVERS if f != f"{field}_s"}
-    assert spans(make_device(**others), first, second) == [(0, 8), (8, 16)]
-
-
-def test_an_event_to_another_stream_costs_extra() -> None:
-    # Through the event: 10 + 5 + 2 = 17; within the stream: 10 + 5 = 15 (then the compute engine is free at 16).
-    device = make_device(h2d_to_kernel=5, event=2)
-    ops = (h2d(1, 10), RecordEvent(0, 1), kernel(1, 1), WaitEvent(0, 2), kernel(2, 1))
-    assert spans(device, *ops) == [(0, 10), (15, 16), (17, 18)]
 
 
 def test_an_op_that_comes_when_all_has_ended_that_it_waits_for_starts_at_once() -> None:
@@ -223,16 +153,6 @@ def test_a_kernel_behind_a_kernel_waits_longer_with_every_stream_beyond_two_up_t
         assert found == [(0, 1), *((start + n, start + n + 1) for n in range(4))]
         copies = [d2h(stream, 1) for stream in range(2, streams + 1)]
         assert spans(device, *chain, *copies, streams=9)[1] == (3, 4)
-
-
-def test_in_a_graph_streams_hear_of_each_other_as_of_themselves() -> None:
-    # The kernel of stream 2 starts at 1 + 2, and the one behind it at 4 + 2, however many streams there are.
-    device = make_device(kernel_to_kernel=2, event=5, event_streams=3)
-    for streams in (2, 3, 9):
-        others = [d2h(stream, 1) for stream in range(3, streams + 1)]
-        ops = (kernel(1, 1), RecordEvent(0, 1), WaitEvent(0, 2), kernel(2, 1), kernel(2, 1))
-        found = spans(device, *ops, *others, streams=9, launch="graph")[:3]
-        assert found == [(0, 1), (3, 4), (6, 7)]
 
 
 def test_the_first_copy_and_kernel_calls_after_a_wait_cost_more() -> None:
@@ -303,14 +223,6 @@ def test_the_legacy_stream_and_ordinary_streams_wait_for_each_other() -> None:
     assert spans(IDEAL, *ops, kind="blocking") == [(0, 10), (10, 14), (14, 17)]
 
 
-def test_non_blocking_streams_are_exempt_from_the_legacy_stream() -> None:
-    assert spans(IDEAL, kernel(1, 10), d2h(0, 4), h2d(2, 3)) == [(0, 10), (0, 4), (0, 3)]
-
-
-def test_a_record_in_the_legacy_stream_synchronises_too() -> None:
-    assert spans(IDEAL, kernel(1, 10), RecordEvent(0, 0), h2d(2, 3), kind="blocking") == [(0, 10), (10, 13)]
-
-
 def test_synchronising_an_ordinary_stream_waits_for_the_legacy_op_before() -> None:
     # "... the action is queued in the legacy stream, and then all blocking streams wait on the legacy stream."
     assert calls(IDEAL, kernel(0, 10), Synchronize(stream=1), kind="blocking") == [(0, 0), (0, 10)]
@@ -334,13 +246,3 @@ def test_two_chunks_with_everything_on() -> None:
     chunk = [op for s in (1, 2) for op in (h2d(s, 8), kernel(s, 6), d2h(s, 8))]
     assert spans(device, *chunk) == [(2, 11), (14, 20), (22, 31), (11, 20), (23, 29), (31, 40)]
     assert spans(device, *chunk, h2d(3, 16)) == [(2, 11), (14, 20), (22, 39), (11, 20), (23, 29), (39, 53), (20, 50)]
-
-
-def test_stream_and_queue_of_the_legacy_stream() -> None:
-    # The legacy stream uses stream 1's connection: its copy stands behind stream 1's blocked one, not stream 2's. And
-    # with two it is no third stream: stream 1 still owns its queue, and stream 2 is free to go.
-    ops = (kernel(1, 20), h2d(1, 5), h2d(0, 5))
-    assert spans(make_device(connections=2), *ops) == [(0, 20), (20, 25), (25, 30)]
-    assert spans(make_device(connections=2), kernel(2, 20), h2d(2, 5), h2d(0, 5)) == [(0, 20), (20, 25), (0, 5)]
-    both = (kernel(1, 20), h2d(1, 5), h2d(2, 5), h2d(0, 5), h2d(2, 5))
-    assert spans(make_device(connections=2), *both) == [(0, 20), (20, 25), (0, 5), (25, 30), (5, 10)]

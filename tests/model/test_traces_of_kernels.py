@@ -1,8 +1,7 @@
 """Traces of kernels side by side, tick by tick, by hand."""
 
-import msgspec
 import pytest
-from strategies import NS, d2h, h2d, kernel, make_device
+from strategies import d2h, kernel, make_device
 from traces import spans
 
 from streamsim.device import KernelCost
@@ -54,21 +53,6 @@ def test_kernels_that_few_threads_keep_busy_share_the_card_by_their_warps() -> N
     assert spans(device, first, second) == [(0, 10), (0, 15)]
 
 
-def test_a_kernel_of_few_threads_takes_a_whole_wave_and_leaves_room() -> None:
-    # A launch of two waves of 80 threads takes 1280 ticks. No part takes less than a quarter of a wave's 640, 160: that
-    # is what a sixteenth takes, an eighth of a wave. Its work is 80 ticks of the card, so it keeps half of that busy,
-    # and two run at a time.
-    device = make_device(resident_threads=80, concurrent_kernels=16)
-    parts = [kernel(s, 80, share=1 / 16, threads=10) for s in (1, 2, 3)]
-    assert spans(device, *parts) == [(0, 160), (0, 160), (160, 320)]
-    # From there on in a line: 1120 ticks more for the other 15/16, so half of it 7/15 of them more.
-    assert spans(device, kernel(1, 640, share=1 / 2, threads=80)) == [(0, 160 + 1120 * 7 // 15 + 1)]  # and 2/3
-    # Whole, it takes its time; half a wave fills half of the card, unless more is said.
-    assert spans(device, kernel(1, 9, elements=80), kernel(2, 5, elements=160)) == [(0, 9), (9, 14)]
-    assert spans(device, kernel(1, 9, elements=40), kernel(2, 9, elements=40)) == [(0, 9), (0, 9)]
-    assert spans(device, kernel(1, 9, elements=40, fill=1.0), kernel(2, 9, elements=40)) == [(0, 9), (9, 18)]
-
-
 def test_a_launch_with_a_duration_is_its_floor_and_the_rest() -> None:
     # 4 of 40 ticks are the launch itself: a half takes 4 + 36 / 2. The card is free for others in the last 4 of each.
     device = make_device(resident_threads=80, concurrent_kernels=16, floor=4)
@@ -79,20 +63,6 @@ def test_a_launch_with_a_duration_is_its_floor_and_the_rest() -> None:
     assert spans(device, kernel(1, 1, share=0.5)) == [(0, 4)]
 
 
-def test_in_what_any_part_of_a_launch_takes_it_leaves_the_card_to_others() -> None:
-    # A launch takes 120 and its half, a wave, 80: the line begins at 40. So a half works for 40 of 80 ticks.
-    device = make_device(resident_threads=80, concurrent_kernels=16)
-    halves = [kernel(stream, 60, share=0.5, elements=80, parts=((0.5, 80 * NS),)) for stream in (1, 2)]
-    assert spans(device, *halves) == [(0, 80), (0, 80)]
-    # Half a wave takes long for want of threads as well: half of the 40 is left. It works for 50 of 80, so 5/8. The
-    # second has 3/8 until 80, 30 done, and 32 ticks more for the other 20.
-    halves = [kernel(stream, 60, share=0.5, elements=40, parts=((0.5, 80 * NS),)) for stream in (1, 2)]
-    assert spans(device, *halves) == [(0, 80), (0, 112)]
-    # A half that takes half of the whole fills the card.
-    halves = [kernel(stream, 60, share=0.5, elements=80, parts=((0.5, 60 * NS),)) for stream in (1, 2)]
-    assert spans(device, *halves) == [(0, 60), (60, 120)]
-
-
 def test_a_kernel_signals_the_copies_at_its_own_end_or_at_that_of_its_run() -> None:
     # Kernels 0..10 and 10..20 issued back to back. Each signals: D2H of stream 1 at 10. As a run: at 20.
     ops = (kernel(1, 10), kernel(2, 10), d2h(1, 5), d2h(2, 5))
@@ -101,29 +71,6 @@ def test_a_kernel_signals_the_copies_at_its_own_end_or_at_that_of_its_run() -> N
     assert spans(run, *ops) == [(0, 10), (10, 20), (20, 25), (25, 30)]
     # A copy issued in between ends the run.
     assert spans(run, kernel(1, 10), d2h(1, 5), kernel(2, 10), d2h(2, 5)) == [(0, 10), (10, 15), (10, 20), (20, 25)]
-
-
-def test_a_run_has_ended_when_all_its_kernels_have() -> None:
-    # The kernel issued last ends first (4): no copy may start before the other one has ended (10).
-    device = make_device(connections=1, kernel_signal="run", concurrent_kernels=16)
-    ops = (kernel(1, 10, fill=0.5), kernel(2, 4, fill=0.5), d2h(1, 5), d2h(2, 5))
-    assert spans(device, *ops) == [(0, 10), (0, 4), (10, 15), (15, 20)]
-
-
-def test_a_named_kernel_takes_its_time_from_the_profile() -> None:
-    # 4 elements: as the first point, 5. 8 + 4 = 12 elements: half-way from 5 to 7. 32 + 16: 11 + 16 x (4 / 16).
-    cost = KernelCost("table", 7, (8, 16, 32), (5e-9, 7e-9, 11e-9))
-    device = make_device(kernels=(cost,))
-    ops = [Kernel(1, "table", n, 7) for n in (4, 8, 12, 16, 24, 32, 48)]
-    ends = [5, 5, 6, 7, 9, 11, 15]
-    assert [e - s for s, e in spans(device, *ops)] == ends
-
-
-def test_a_named_kernel_keeps_busy_what_its_elements_need() -> None:
-    # The slope is 1/4 tick an element: 10 elements need 2.5 of the 5 ticks, half of the card, so two run side by side.
-    cost = KernelCost("table", 7, (10, 20, 40), (5e-9, 5e-9, 10e-9))
-    device = make_device(kernels=(cost,), concurrent_kernels=16)
-    assert spans(device, *(Kernel(s, "table", 10, 7) for s in (1, 2, 3))) == [(0, 5), (0, 5), (5, 10)]
 
 
 def test_few_threads_do_not_keep_the_whole_card_busy() -> None:
@@ -186,20 +133,6 @@ def test_a_kernels_last_part_leaves_the_card_to_others() -> None:
     assert spans(DRAINING, kernel(1, 20), full(2), kernel(3, 20)) == [(0, 20), (16, 66), (56, 76)]
 
 
-def test_kernels_whose_work_is_done_do_not_count_as_running() -> None:
-    # One at a time: the next starts when the work is done, too.
-    one = msgspec.structs.replace(DRAINING.compute, concurrent_kernels=1)
-    device = msgspec.structs.replace(DRAINING, compute=one)
-    assert spans(device, full(1), full(2), full(3)) == [(0, 50), (40, 90), (80, 130)]
-    # 40 elements take 50 as well: 20 of work, and 4 + 6 / 2 = 7 leave the card. So they work 43 on 20/43 of it. Two
-    # side by side leave 3/43: a third has done 3 by 43, and the other 17 after 17 x 43/20 = 36.55 more: in all 80.
-    halves = [full(s, 40) for s in (1, 2, 3)]
-    assert spans(DRAINING, *halves) == [(0, 50), (0, 50), (0, 87)]
-    # Two at a time: the third starts at 43, when both are done.
-    two = msgspec.structs.replace(DRAINING.compute, concurrent_kernels=2)
-    assert spans(msgspec.structs.replace(DRAINING, compute=two), *halves) == [(0, 50), (0, 50), (43, 93)]
-
-
 def test_what_leaves_the_card_is_the_floor_and_the_rest_by_threads_and_never_all() -> None:
     found = [DRAINS.drain_s(n, 80, floor_s) * 1e9 for floor_s in (0.0, 4e-9, 20e-9) for n in (20, 40, 80, 400)]
     assert found == pytest.approx([2.5, 5, 10, 10, 5.5, 7, 10, 10, 10, 10, 10, 10])
@@ -218,15 +151,3 @@ def test_no_part_leaves_the_card_where_its_threads_are_unknown_or_copies_and_ker
     ):
         assert device.occupancy(full(1)).drain_s == 0
         assert spans(device, full(1), full(2)) == [(0, 50), (50, 100)]
-
-
-def test_a_kernel_that_ends_is_seen_before_the_card_chooses() -> None:
-    # At 40 the card turns to stream 2's 14 ticks, 10 of them work. At 50 that work and stream 1's first kernel end: its
-    # second, issued before stream 3's, goes first.
-    ops = full(1), kernel(2, 14), full(1), full(3)
-    assert spans(DRAINING, *ops) == [(0, 50), (40, 54), (50, 100), (90, 140)]
-    # Stream 2's kernel will be ready at 39 + 15 = 54, as is known at 40. But stream 1's next one is before, at 50.
-    device = msgspec.structs.replace(
-        DRAINING, hand_over=msgspec.structs.replace(DRAINING.hand_over, h2d_to_kernel_s=15e-9)
-    )
-    assert spans(device, full(1), full(1), h2d(2, 39), full(2)) == [(0, 50), (50, 100), (0, 39), (90, 140)]
