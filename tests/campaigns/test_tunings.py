@@ -79,22 +79,18 @@ def test_ten_measurements_come_near_the_best_whatever_the_card_is_like(seed: int
     assert max(found) <= 4 * GOOD_TUNING
 
 
-@pytest.mark.measured
-def test_ten_measurements_found_the_best_of_eight_workloads_on_a_card() -> None:
-    """Of 215 programs each, on an H200: all within 2 % of the best, or within the noise of both side by side."""
-    found = read_tunings("h200")
-    assert len(found.tunings) == 8
-    assert min(len(one.configs) for one in found.tunings) >= 200
-    assert all(one.is_good for one in found.tunings)
-
-
 @compiled
 @pytest.mark.measured
 @pytest.mark.parametrize("card", ["h100", "h200"])
 @pytest.mark.parametrize("host", [1.0, 1.7, 1 / 1.7])
 def test_ten_of_the_measured_times_hold_the_best_of_eight_workloads(card: str, host: float) -> None:
-    """Also where the host's calls are 1.7 times as long, or as short, as the profile says."""
+    """Also where the host's calls are 1.7 times as long, or as short, as the profile says.
+
+    Ten measurements on the H200 itself found programs within 2 % of the best, or within the noise of both.
+    """
     found = read_tunings(card)
+    assert (len(found.tunings), min(len(one.configs) for one in found.tunings) >= 200) == (8, True)
+    assert card == "h100" or all(one.is_good for one in found.tunings)
     with warnings.catch_warnings(action="ignore"):  # fields that profiles no longer have
         device = _host(parse_device(found.profile), host)
     for one in found.tunings:

@@ -42,11 +42,7 @@ from streamsim_validate.run.tuning import FEW, MANY, MORE, NEAR, TRIES, rounds_f
 from streamsim_validate.suites import stand_ins
 
 PYTHON: tuple[Language, ...] = ("cupy", "pytorch")
-
-
 KERNEL_S = 20e-6
-
-
 WORKLOAD = Workload(1024, (4,), (4,), (WorkloadKernel(duration_s=KERNEL_S),))
 
 
@@ -95,19 +91,6 @@ def nvcc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @needs_compiler
-def test_programs_in_cpp_of_one_pattern_are_compiled_once(nvcc: Path) -> None:
-    """Some 2 s: g++."""
-    several = [Config(chunks=4, streams=2), Config(chunks=1), Config("serial", 2)]
-    with closing(CudaRunner()) as runner:
-        for config, texts in zip(several, (1, 1, 2), strict=True):
-            found = runner.run(planned(config, work=2, times=3), 3)
-            assert (found.verified, len(found.wall_s), min(found.wall_s) > 0) == (True, 3, True)
-            assert len(nvcc.read_text().splitlines()) == texts
-    (folder,) = {line.split()[-1].rpartition("/")[0] for line in nvcc.read_text().splitlines()}
-    assert not os.path.exists(folder)
-
-
-@needs_compiler
 def test_programs_that_are_known_beforehand_are_compiled_beforehand_and_run_with_probes(nvcc: Path) -> None:
     """Each text once: one of both depth-first, one of prefetching, and that of chains of kernels. Some 4 s: g++.
 
@@ -129,7 +112,9 @@ def test_programs_that_are_known_beforehand_are_compiled_beforehand_and_run_with
             assert min(*found.paces_s, *found.links_s) > 0
         (few_s,), both_s = (runner.kernels_s(stand_ins(1000, n, work), 1000) for n, work in ((1, 1), (2, 400)))
         assert 0 <= few_s < both_s[0] == both_s[1]
-        assert len(nvcc.read_text().splitlines()) == 3
+    assert len(nvcc.read_text().splitlines()) == 3
+    (folder,) = {line.split()[-1].rpartition("/")[0] for line in nvcc.read_text().splitlines()}
+    assert not os.path.exists(folder)
 
 
 @pytest.mark.parametrize(
@@ -382,11 +367,6 @@ def test_side_by_side_programs_run_in_turns() -> None:
 
 
 SMALL = ["--h2d", "64KiB", "--kernel", "20us", "--d2h", "64KiB", "--max-chunks", "4", "--max-streams", "2"]
-
-
-PROGRAMS = 1 + 3 * 2 * 2  # one chunk, and 2, 3 or 4 of them on one or two streams in two orders
-
-
 QUICK = [*SMALL, "--budget", "3", "--repeats", "2", "-o", "t.json.gz"]
 
 
@@ -408,20 +388,6 @@ def open_on(monkeypatch: pytest.MonkeyPatch, **more: Any) -> None:
 @pytest.fixture
 def card(monkeypatch: pytest.MonkeyPatch) -> None:
     open_on(monkeypatch)
-
-
-@pytest.mark.usefixtures("card")
-def test_the_json_is_one_object_of_what_was_found(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["tune", *QUICK, "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert (found["device"], found["record"], found["candidates"]) == ("h200", "t.json.gz", PROGRAMS)
-    assert len(found["tried"]) == 3
-    first = found["tried"][0]
-    assert {name: first[name] for name in found["picked"]} == found["picked"]
-    assert min(tried["predicted_s"] for tried in found["tried"]) == first["predicted_s"]
-    assert found["gain_low"] <= found["gain"] <= found["gain_high"]
-    assert found["gain"] == pytest.approx(found["picked_s"] / found["found_s"])
-    assert found["is_sure"] is (found["gain_low"] > 1)
 
 
 def test_interrupted_it_says_how_to_go_on_and_goes_on(
@@ -459,7 +425,9 @@ def test_the_workloads_front_end_is_what_is_measured_unless_told_otherwise(
     Path("w.toml").write_text('inputs = ["64KiB"]\nkernels = ["20us"]\nfront_end = "pytorch"\n')
     options = ["--max-chunks", "2", "--budget", "2", "--repeats", "2", "-o", "t.json.gz", "--json"]
     assert main(["tune", "w.toml", *options, *more]) == 0
-    assert json.loads(capsys.readouterr().out)["device"] == device
+    found = json.loads(capsys.readouterr().out)
+    assert (found["device"], found["record"], len(found["tried"])) == (device, "t.json.gz", 2)
+    assert found["tried"][0]["predicted_s"] == min(tried["predicted_s"] for tried in found["tried"])
     assert read_record("t.json.gz").suite == suite
 
 

@@ -5,6 +5,7 @@ What is found, what fails, and what an interrupted tuning finds when it goes on:
 
 from collections.abc import Callable
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -168,19 +169,6 @@ def test_a_lost_card_ends_it_and_the_next_call_leaves_that_program_out(tmp_path:
 # Interrupted
 
 
-def ctrl_c_at_call(number: int) -> Callable[[str, tuple[object, ...]], None]:
-    """Ctrl-C at that call to the card."""
-    left = number
-
-    def press(_name: str, _arguments: tuple[object, ...]) -> None:
-        nonlocal left
-        left -= 1
-        if left == 0:
-            raise KeyboardInterrupt
-
-    return press
-
-
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Tuned, int]:
     """What an uninterrupted tuning finds, and how many calls to the card it makes."""
@@ -201,7 +189,13 @@ def test_interrupted_at_any_call_it_resumes_and_finds_what_it_would_have_found(
     task = a_task(tmp_path_factory.mktemp("stopped"))
     with pytest.MonkeyPatch.context() as patch:
         gpu, cuda = ticking(patch)
-        cuda.fail_at = ctrl_c_at_call(1 + int(at * (calls - 1)))
+        numbers = count()
+
+        def press(_name: str, _arguments: tuple[object, ...]) -> None:
+            if next(numbers) == int(at * (calls - 1)):
+                raise KeyboardInterrupt
+
+        cuda.fail_at = press
         with pytest.raises(KeyboardInterrupt):
             tune(task, gpu)
         lines = read_journal(journal_path(task.output))
@@ -256,14 +250,10 @@ def test_more_budget_goes_on_from_what_was_measured(tmp_path: Path, card: Cards)
     [
         ({"workload": sincos(600, WORK)}, "another workload was tuned"),
         ({"configs": (Config(chunks=2, memory="pageable"),)}, "another workload was tuned"),
-        ({"kernels": ("mine.cu",)}, "the files of --kernels are not what they were"),
+        ({"kernels": (__file__,)}, "the files of --kernels are not what they were"),
     ],
-    ids=("workload", "memory", "kernels"),
 )
 def test_another_tasks_journal_is_refused(tmp_path: Path, card: Cards, what: dict[str, Any], said: str) -> None:
-    if "kernels" in what:
-        (tmp_path / "mine.cu").write_text("mine")
-        what = {"kernels": (str(tmp_path / "mine.cu"),)}
     task = a_task(tmp_path)
     with pytest.raises(KeyboardInterrupt):
         tune(task, card()[0], ctrl_c_on("side by side"))
@@ -271,5 +261,4 @@ def test_another_tasks_journal_is_refused(tmp_path: Path, card: Cards, what: dic
     gpu, cuda = card()
     with pytest.raises(InputError, match=said):
         tune(a_task(tmp_path, **what), gpu)
-    assert journal_path(task.output).read_bytes() == before
-    assert cuda.log == []
+    assert (journal_path(task.output).read_bytes(), cuda.log) == (before, [])
