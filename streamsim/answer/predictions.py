@@ -232,7 +232,7 @@ def _losses(
     rows = [row(loss.title, loss.lost_s, _remedy(loss, least_s, time)) for loss in losses if loss not in small]
     if small:
         several, lost_s = f"{counted(len(small), 'more cause')}, together", sum(loss.lost_s for loss in small)
-        rows.append(row(several, lost_s, f"each below {folded:.0%}: --all"))
+        rows.append(row(several, lost_s, f"each below {folded:.0%} of the time: --all"))
     titled = f"{title}: {time(whole_s)}"
     return (Table(titled, (tuple(rows),), HEADS, NUMBERS, NUMBERS, (2, 0, 0, 5)),) if rows else ()
 
