@@ -15,12 +15,9 @@ from streamsim.recorded import replay, summarise
 from streamsim.text import format_seconds
 from streamsim.transform import graph
 
-KINDS = (
-    *("Prediction", "Explanation", "Timeline", "WhatIf", "Best"),
-    *("Diagnosis", "Advice", "Recording", "RecordingSummary", "Replay"),
-)
-TABLED = {"Diagnosis", "Recording", "RecordingSummary"}
-PICTURED = {"Advice", "Prediction", "Explanation", "Timeline", "WhatIf", "Best", "Replay"}
+PICTURED = ("Prediction", "Explanation", "Timeline", "WhatIf", "Best", "Advice", "Replay")
+TABLED = ("Diagnosis", "Recording", "RecordingSummary")
+KINDS = (*PICTURED, *TABLED)
 
 
 @cache
@@ -45,34 +42,22 @@ def values() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_print_gives_the_table_and_repr_a_line(name: str) -> None:
+def test_a_value_prints_as_a_table_and_shows_itself_in_a_notebook_and_on_a_page(name: str, tmp_path: Path) -> None:
     value = values()[name]
     assert str(value) == value.table()
     assert len(value.table().splitlines()) > 2
     assert "\n" not in repr(value)
     assert len(repr(value)) < 200
-
-
-@pytest.mark.parametrize("name", KINDS)
-def test_a_page_is_written(name: str, tmp_path: Path) -> None:
-    values()[name].page(tmp_path / "page.html")
-    html = (tmp_path / "page.html").read_text()
-    assert html.startswith("<!doctype html>")
-    data = data_of(html)
-    assert name in TABLED or data["map"] or data["lines"]
-
-
-@pytest.mark.parametrize("name", KINDS)
-def test_a_notebook_shows_the_table_and_the_picture_where_there_is_one(name: str) -> None:
-    html = values()[name]._repr_html_()
-    assert html.startswith("<p>")
-    assert "<table>" in html
-    assert ("<iframe" in html) == (name in PICTURED)
-    if name in PICTURED:
-        assert 'sandbox="allow-scripts"' in html
-        inside = unescape(html.partition('srcdoc="')[2].partition('"></iframe>')[0])
-        assert inside.startswith("<!doctype html>")
-        assert data_of(inside)["lines"] or data_of(inside)["map"]
+    value.page(tmp_path / "page.html")
+    page, notebook = data_of((tmp_path / "page.html").read_text()), value._repr_html_()
+    assert notebook.startswith("<p>")
+    assert "<table>" in notebook
+    if name in TABLED:
+        assert "<iframe" not in notebook
+    else:
+        frame = notebook.partition('sandbox="allow-scripts"')[2].partition('srcdoc="')[2]
+        assert page["lines"] or page["map"]
+        assert data_of(unescape(frame.partition('"></')[0])) == page
 
 
 def test_the_table_is_the_command_lines(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

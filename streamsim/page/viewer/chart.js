@@ -86,10 +86,7 @@ class Chart {
     pen.globalAlpha = this.chain.size ? 0.28 : 1;
     for (const row of rows) this.drawRow(row, null);
     pen.globalAlpha = 1;
-    if (this.chain.size) {
-      for (const row of rows) this.drawRow(row, this.chain);
-      this.drawLinks();
-    }
+    if (this.chain.size) for (const row of rows) this.drawRow(row, this.chain);
     if (this.view.path) this.drawPath();
     this.drawMarks();
     if (this.hovered) this.outline(this.hovered, colours.soft, 1);
@@ -179,8 +176,7 @@ class Chart {
     const {pen, line} = this,
       room = right - left - 4,
       title = line.title(op, plain),
-      isAlike = line.named[line.kind[op]].size === 1,
-      isShort = isAlike && line.number[op] && textWidth(pen, title) > room;
+      isShort = line.named[line.kind[op]].size === 1 && line.number[op] && textWidth(pen, title) > room;
     const text = cut(pen, isShort ? String(line.number[op]) : title, room);
     this.write(text, "center", ink, (left + right) / 2, y + 0.5);
   }
@@ -227,20 +223,6 @@ class Chart {
     });
     this.stroke(colours.paper, 5, points);
     this.stroke(colours.mark, 2.5, points);
-  }
-
-  // Lines from the end of each op of the chain to the start of the next, between the rows of the engines.
-  drawLinks() {
-    const {line, chainOps} = this,
-      points = [];
-    for (let k = 1; k < chainOps.length; k++) {
-      const [a, b] = [chainOps[k - 1], chainOps[k]],
-        [one, other] = [a, b].map(op => line.engines.get(line.engine[op])),
-        [x0, x1] = [this.x(Math.min(line.end[a], line.start[b])), this.x(line.start[b])];
-      if (one && other && one !== other && x1 >= this.left && x0 <= this.right)
-        points.push([x0, one.top + one.height / 2, x1, other.top + other.height / 2]);
-    }
-    this.stroke(colours.mark, 1.5, points);
   }
 
   drawMarks() {

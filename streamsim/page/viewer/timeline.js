@@ -1,7 +1,7 @@
 // A time line
 
 const KINDS = ["h2d", "kernel", "d2h", "call", "held", "work", "pages", "note", "wait"];
-const [, KERNEL, , CALL, HELD, WORK, PAGES, , WAIT] = KINDS.keys();
+const [, KERNEL, , CALL, , , PAGES, , WAIT] = KINDS.keys();
 const [, HOST, STREAM, EVENT, ENGINE] = Array(5).keys();
 const COLUMNS = ["name", "kind", "host", "engine", "lane", "stream", "streamLane", "thread", "number", "amount"].concat(
   ["issued", "returned", "ready", "start", "end", "cause", "because"],

@@ -62,15 +62,10 @@ function about(line, {op, row, k}) {
     isWork = op >= 0 && !isCall && line.kind[op] < PAGES,
     title = isCall && line.engine[op] >= 0 ? `call that issues ${line.title(op)}` : line.title(op),
     place = isCall ? row.name : isWork ? `${where(line, op)}, op ${op}` : where(line, op),
-    said = isWork ? [amountOf(line, op), why(line, op)] : isCall && op >= 0 ? [CALLS[line.host[op]]] : [],
+    said = isWork ? [amountOf(line, op), why(line, op)] : isCall ? [window.streamsim.data.kinds[row.kind[k]]] : [],
     words = [`${exact(from)} to ${exact(to)}: ${exact(to - from)}`, ...said.filter(Boolean)];
   return [made("b", title), made("p", place, "soft"), ...words.map(text => made("p", text))];
 }
-const CALLS = {
-  [CALL]: "A call of the host.",
-  [HELD]: "This call may hold its thread until work is done.",
-  [WORK]: "The host's work between calls.",
-};
 
 function amountOf(line, op) {
   const amount = line.amount[op];

@@ -226,8 +226,7 @@ class View {
       item.append(go(words, line.spanOf(op)), ` ${exact(line.start[op])} to ${exact(line.end[op])}`);
       list.append(item);
     }
-    const words = `What it followed from, the last first (${before.length} in all):`;
-    if (before.length) this.told.append(made("p", words), list);
+    if (before.length) this.told.append(made("p", `What it followed from (${before.length} in all), the last first:`), list);
   }
 
   legend() {
