@@ -1,7 +1,7 @@
 """Sizes, times and rates as people write them: ``64MiB``, ``0.57ms``, ``25GB/s``; and ranges of them: ``1..64``.
 
 A bare number is in bytes, seconds or bytes per second. A number with a prefix needs its unit: ``64m`` and ``64M`` are
-refused, because they are ambiguous, and the error names the possible meanings. Prefixes are those of SI (k = 1000,
+refused, because they are ambiguous. Prefixes are those of SI (k = 1000,
 M = 1e6) and of IEC (Ki = 1024, Mi = 1024 ** 2). Prefixes of IEC may be written in any case (``64mib``), because they
 have no other meaning. ``64Mb`` is refused, because b is the bit.
 """
@@ -28,10 +28,8 @@ _SI, _IEC = "(?P<prefix>[kKMGT])?", "(?P<iec>[kmgt])i"
 _COUNT = re.compile(rf"{_NUMBER}(?:(?i:{_IEC})|{_SI})\s*", re.ASCII)
 _BYTES = re.compile(rf"{_NUMBER}(?:(?i:{_IEC}b)|{_SI}B)?\s*", re.ASCII)
 _SECONDS = re.compile(rf"{_NUMBER}(?:(?P<prefix>[num\u00b5\u03bc])?s)?\s*", re.ASCII)  # two look like a micro sign
-_SHARE = re.compile(rf"{_NUMBER}(?P<prefix>%)?\s*", re.ASCII)
+_SHARE = re.compile(rf"{_NUMBER}(?:(?P<prefix>%)|/\s*(?P<below>[0-9]+\.?[0-9]*))?\s*", re.ASCII)
 _BANDWIDTH = re.compile(rf"{_NUMBER}(?:(?i:{_IEC}b/s)|{_SI}B/s)?\s*", re.ASCII)
-_NEARLY = dict.fromkeys((_BYTES, _BANDWIDTH), re.compile(rf"{_NUMBER}(?P<prefix>[kmgt])i?b?(?:/s)?\s*", re.A | re.I))
-_NEARLY[_SECONDS] = re.compile(rf"{_NUMBER}(?P<prefix>[num])?s(?:ecs?|econds?)?\s*", re.A | re.I)
 _TIMES = {"k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _TIMES |= {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
 _PARTS = {"m": 10**3, "u": 10**6, "\u00b5": 10**6, "\u03bc": 10**6, "n": 10**9, "%": 100}  # divisors: they round once
@@ -66,12 +64,7 @@ def parse_bytes(text: str, field: str = "size", least: int = 1, most: int = LARG
 
     Raises InputError naming ``field`` for a size outside ``least..most``, and for a part of a byte without a prefix.
     """
-    hint = "a size in bytes such as 64MiB, 1.5GB or 4096"
-    value = _parse(_BYTES, text, field, hint)
-    has_prefix = text.strip().removesuffix("B").rstrip()[-1:].isalpha()
-    if has_prefix and least <= value <= most:
-        value = float(round(value))
-    return _whole(text, field, value, least, most, hint)
+    return _whole(_BYTES, text, field, "a size in bytes such as 64MiB, 64MB or 4096", least, most)
 
 
 def parse_count(text: str, field: str = "count", least: int = 1, most: int = LARGEST_BYTES) -> int:
@@ -79,31 +72,25 @@ def parse_count(text: str, field: str = "count", least: int = 1, most: int = LAR
 
     Raises InputError naming ``field`` unless it is a whole number in ``least..most``.
     """
-    hint = "a count such as 16Mi, 4M or 4096"
-    return _whole(text, field, _parse(_COUNT, text, field, hint), least, most, hint)
+    return _whole(_COUNT, text, field, "a count such as 16Mi, 4M or 4096", least, most)
 
 
 def parse_number(text: str, field: str = "number", least: int = 1, most: int = LARGEST_COUNT) -> int:
     """Return the number of chunks or streams in a text such as ``"16"``. Raises InputError naming ``field``."""
-    hint = "a whole number"
-    return _whole(text, field, _parse(_COUNT, text, field, hint), least, most, hint)
+    return _whole(_COUNT, text, field, "a whole number", least, most)
 
 
 def parse_seconds(text: str, field: str = "time", least: float = 0.0, most: float = LONGEST_S) -> float:
     """Return the seconds in a text such as ``"0.57ms"``. Raises InputError naming ``field`` outside ``least..most``."""
-    hint = "a time such as 0.57ms, 2.7us or 1e-3 (seconds)"
     bare = text.strip()
     if bare.replace(".", "", 1).isdecimal() and bare.strip("0."):
         raise InputError(f"{field} = {shown(text)}: lacks its unit; write {bare}ms, {bare}us or {bare}s")
-    return _within(text, field, _parse(_SECONDS, text, field, hint), least, most, hint)
+    return _number(_SECONDS, text, field, "a time such as 0.57ms, 2.7us or 1e-3 (seconds)", least, most)
 
 
 def parse_share(text: str, field: str = "share", least: float = 1e-12) -> float:
     """Return the share in ``"0.25"``, ``"1/4"`` or ``"25%"``. Raises InputError outside ``least..1``."""
-    hint = "a share such as 0.25, 1/4 or 25%"
-    above, slash, below = text.partition("/")
-    value = _parse(_SHARE, above, field, hint) / (_parse(_SHARE, below, field, hint) or math.inf if slash else 1)
-    return _within(text, field, value, least, 1.0, hint)
+    return _number(_SHARE, text, field, "a share such as 0.25, 1/4 or 25%", least, 1.0)
 
 
 def parse_bandwidth(text: str, field: str = "bandwidth", least: float = 1e6, most: float = 1e15) -> float:
@@ -112,7 +99,31 @@ def parse_bandwidth(text: str, field: str = "bandwidth", least: float = 1e6, mos
     Raises InputError naming ``field`` outside ``least..most``.
     """
     hint = "a bandwidth such as 25GB/s, 12GiB/s or 25e9 (bytes per second)"
-    return _within(text, field, _parse(_BANDWIDTH, text, field, hint), least, most, hint)
+    return _number(_BANDWIDTH, text, field, hint, least, most)
+
+
+def _number(form: re.Pattern[str], text: str, field: str, hint: str, least: float, most: float) -> float:
+    """Return the number in ``text``, a match of ``form``. Raises InputError, whose words are ``hint``, for another."""
+    match = form.fullmatch(text) if len(text) <= LONGEST_TEXT else None
+    if not match:
+        raise InputError(f"{field} = {shown(text)}: expected {hint}")
+    found = match.groupdict()
+    prefix = f"{found['iec'].upper()}i" if found.get("iec") else found["prefix"]
+    value = float(match["number"]) * _TIMES.get(prefix, 1) / (float(found.get("below") or 1) or math.nan)
+    value /= _PARTS.get(prefix, 1)
+    if not least <= value <= most:
+        ends = " to ".join(f"{end:,}" if isinstance(end, int) else f"{end:g}" for end in (least, most))
+        raise InputError(f"{field} = {shown(text)}: expected {hint}, from {ends}")
+    return value
+
+
+def _whole(form: re.Pattern[str], text: str, field: str, hint: str, least: int, most: int) -> int:
+    """Return the whole number in ``text``; one with a prefix, as sizes are printed, is the nearest."""
+    value = _number(form, text, field, hint, least, most)
+    has_prefix = text.strip().removesuffix("B").rstrip()[-1:].isalpha()
+    if not (has_prefix or value.is_integer()):
+        raise InputError(f"{field} = {shown(text)}: is not whole; expected {hint}")
+    return round(value)
 
 
 def check_listed(field: str, values: object) -> None:
@@ -187,41 +198,6 @@ def format_ratio(ratio: float, within: float = 0.0) -> str:
     return f"{value:.{places}f}x"
 
 
-def _parse(form: re.Pattern[str], text: str, field: str, hint: str) -> float:
-    match = form.fullmatch(text) if len(text) <= LONGEST_TEXT else None
-    if not match:
-        raise InputError(f"{field} = {shown(text)}: expected {hint}{_meant(form, text)}")
-    found = match.groupdict()
-    prefix = f"{found['iec'].upper()}i" if found.get("iec") else found["prefix"]
-    return float(match["number"]) * _TIMES.get(prefix, 1) / _PARTS.get(prefix, 1)
-
-
-def _meant(form: re.Pattern[str], text: str) -> str:
-    """Return a suggestion for a size or rate without a unit or in bits, or a time with a wrong unit; "" for none."""
-    nearly = _NEARLY[form].fullmatch(text[:LONGEST_TEXT]) if form in _NEARLY else None
-    if not nearly:
-        return ""
-    number, prefix = nearly["number"], nearly["prefix"] or ""
-    if form is _SECONDS:
-        return f"; did you mean {number}{prefix.lower()}s?"
-    rate = "/s" if form is _BANDWIDTH else ""
-    return f"; did you mean {number}{prefix.upper()}B{rate} or {number}{prefix.upper()}iB{rate}?"
-
-
-def _whole(text: str, field: str, value: float, least: int, most: int, hint: str) -> int:
-    _within(text, field, value, least, most, hint)
-    if not value.is_integer():
-        raise InputError(f"{field} = {shown(text)}: is not whole; expected {hint}")
-    return int(value)
-
-
-def _within(text: str, field: str, value: float, least: float, most: float, hint: str) -> float:
-    if not least <= value <= most:
-        ends = " to ".join(f"{end:,}" if isinstance(end, int) else f"{end:g}" for end in (least, most))
-        raise InputError(f"{field} = {shown(text)}: expected {hint}, from {ends}")
-    return value
-
-
 # Ranges of numbers as people write them: ``1..64``, ``1..64+3``, ``1MiB..1GiB*2``, ``1,2,4,8..64*2``.
 #
 # Commas separate values and ranges. ``A..B`` counts from A to B, ``+STEP`` in steps, ``*FACTOR`` multiplying. Both
@@ -232,7 +208,7 @@ MOST_VALUES = 1_000_000
 ALL = "all"  # a device buffer for each chunk
 Word = TypeVar("Word", bound=str)
 SLACK = 1e-9  # the relative error by which rounding may put the last value beyond the end
-_RANGE = re.compile(r"(?P<first>.+?)\.\.(?P<last>[^*+]+)(?:\+(?P<step>[^*+]+)|\*(?P<factor>[^*+]+))?")
+_RANGE = re.compile(r"(?P<first>.+?)\.\.(?P<last>[^*+]+)(?:\+(?P<step>[^*+]+)|\*(?P<factor>[0-9]+\.?[0-9]*))?")
 
 
 def expand(text: str, field: str, parse: Parse, whole: bool = True, step_by_one: bool = True) -> tuple[float, ...]:
@@ -255,41 +231,21 @@ def expand(text: str, field: str, parse: Parse, whole: bool = True, step_by_one:
 
 
 def _values(match: re.Match[str], text: str, field: str, parse: Parse, step_by_one: bool) -> Iterator[float]:
+    """Yield the values of a range; one that differs from the last only by rounding becomes the last."""
     first, last = parse(match["first"], field), parse(match["last"], field)
-    if last < first:
-        raise InputError(f"{field} = {shown(text)}: an empty range; expected the smaller number first")
-    if match["factor"]:
-        factor = _factor(match["factor"], field)
-        if first <= 0:
-            hint = "write the 0 apart, in front of a range that begins above it"
-            raise InputError(f"{field} = {shown(text)}: no factor leads away from 0; {hint}")
-        yield from _until(last, (first * factor**k for k in range(MOST_VALUES + 1)))
-        return
-    if not match["step"] and not step_by_one:
+    if not (match["step"] or match["factor"] or step_by_one):
         stepped = f"{''.join(text.split())}*2"
         raise InputError(f"{field} = {shown(text)}: a range without a step; add one such as {stepped}")
     step = parse(match["step"], field) if match["step"] else 1
-    if step <= 0:
-        raise InputError(f"{field} = {shown(text)}: expected a step above 0")
-    yield from _until(last, (first + step * k for k in range(MOST_VALUES + 1)))
-
-
-def _until(last: float, values: Iterator[float]) -> Iterator[float]:
-    """Yield the values up to ``last``; a value that differs from ``last`` only by rounding becomes ``last``."""
-    for value in values:
+    factor = float(match["factor"]) if match["factor"] else None
+    if last < first or step <= 0 or (factor is not None and (factor <= 1 or first <= 0)):
+        hint = "a smaller and a larger number, with a step above 0 or, from above 0, a factor above 1"
+        raise InputError(f"{field} = {shown(text)}: expected {hint}")
+    for k in range(MOST_VALUES + 1):
+        value = first + step * k if factor is None else first * factor**k
         if value > last * (1 + SLACK):
             return
         yield last if math.isclose(value, last, rel_tol=SLACK) else value
-
-
-def _factor(text: str, field: str) -> float:
-    try:
-        factor = float(text)
-    except ValueError:
-        factor = math.nan
-    if not 1 < factor < math.inf:
-        raise InputError(f"{field} = {shown(f'...*{text}')}: expected a factor above 1, such as 2 or 1.5")
-    return factor
 
 
 def parse_buffers(text: str) -> tuple[int | None, ...]:

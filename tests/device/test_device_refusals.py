@@ -145,7 +145,7 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
 SIZES = ["--h2d", "1MiB", "--kernel", "20us", "--d2h", "1MiB"]
 COMMANDS = {
     "predict host.copy=4GB/s": "host.copy_s = '4GB/s': expected a time",
-    "sweep h2d.latency_s=0..8us*2": "h2d.latency_s = '0..8us*2': no factor leads away from 0",
+    "sweep h2d.latency_s=0..8us*2": "h2d.latency_s = '0..8us*2': expected a smaller and a larger number",
     "sweep copy_engines.arbitration=foo": "copy_engines.arbitration = 'foo': expected one of issue-order, ",
 }
 

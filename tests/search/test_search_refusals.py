@@ -33,7 +33,7 @@ COMMANDS = [
         "memory_limit_bytes = 64 (64 B): no program of the grid fits into so much of the card's memory; the"
         " smallest takes 4 KiB; use buffers = 2, chunks = 256, depth-first over 2 streams: that holds 32 B",
     ),
-    ("sweep --h2d 4KiB --chunks 4..1", "chunks = '4..1': an empty range"),
+    ("sweep --h2d 4KiB --chunks 4..1", "chunks = '4..1': expected a smaller and a larger number"),
     ("sweep --h2d 1KiB..4KiB", "h2d = '1KiB..4KiB': a range without a step"),
     (
         "sweep --h2d 4KiB --chunks 1..1000 --streams 1..1000 --format table",
