@@ -15,7 +15,6 @@ from streamsim.compiled import available, simulate
 from streamsim.device import load_device, write_device
 from streamsim.errors import InputError
 from streamsim.program import Copy, Schedule, Workload, WorkloadKernel, depth_first, write_schedule
-from streamsim.text import as_unicode, one_line
 
 SIZES = ("--h2d", "256KiB", "--kernel", "20us", "--d2h", "256KiB")
 ABSENT = "module://no_such_package.backend"
@@ -110,9 +109,3 @@ def test_a_terminal_of_ascii_shows_names_escaped_and_files_keep_them(tmp_path: P
         assert picture.read_bytes().startswith(BEGIN[picture.suffix])
     assert json.loads(data[data.index(b"{") :])["inputs"]["device"] == f"{NAME}.toml"
     assert complaint.startswith(rb"streamsim: error: n\xf6.json: cannot read it: no such file or directory; ")
-
-
-def test_what_is_no_utf_8_either_is_escaped() -> None:
-    assert as_unicode("a\udce9b") == r"a\xe9b"
-    assert as_unicode("a\ud800b") == "a\ud800b"
-    assert one_line("a\ud800b\udce5\udc8d\udca1") == r"a\ud800b\udce5\udc8d\udca1"

@@ -35,14 +35,6 @@ def test_the_exit_code_says_whether_a_condition_holds(
     assert len(err.splitlines()) == (code != 0)
 
 
-@pytest.mark.parametrize("command", ["explain", "best"])
-def test_other_commands_are_held_likewise(command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    few = ("--max-chunks", "2") if command == "best" else ()
-    for condition, code in (("makespan > 1s", 0), ("makespan < 1s", 1)):
-        assert main([command, *PIPELINE[1:], *few, "--fail-if", condition]) == code
-        assert len(capsys.readouterr().err.splitlines()) == code
-
-
 @given(st.floats(0, 1e6), st.floats(0, 1e6))
 def test_one_side_of_a_limit_fails(value: float, limit: float) -> None:
     for sign, is_beyond in (("<", value < round(limit, 3)), (">", value > round(limit, 3))):

@@ -4,9 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from stamped import figures, printed
-
-from streamsim.cli import main
+from stamped import figures
 
 CUT = ["--chunks", "8", "--streams", "2"]
 COMMANDS = {
@@ -50,26 +48,3 @@ def test_a_program_to_be_written_is_in_its_own_language(capsys: pytest.CaptureFi
     assert of_file == said(capsys, *COMMANDS["best"], "--as", "pytorch", "-o", "other.py")
     assert of_file == said(capsys, *COMMANDS["best"], "--front-end", "pytorch")
     assert Path("one.py").read_text() == Path("other.py").read_text()
-
-
-def test_a_sweep_has_the_files_front_end(capsys: pytest.CaptureFixture[str]) -> None:
-    def rows(*more: str) -> list[str]:
-        return printed(capsys, "sweep", "workload.toml", "--chunks", "2,4", *more).splitlines()
-
-    of_file = rows()
-    assert of_file[1].startswith("h200:cupy,")
-    bare = rows("--front-end", "calls")
-    assert bare[1].startswith("h200,")
-    write("")
-    assert of_file == rows("--front-end", "cupy")
-    assert bare == rows()
-
-
-@pytest.mark.parametrize("arguments", [COMMANDS["best"], ["sweep", "workload.toml", "--chunks", "2"]])
-def test_an_unknown_one_is_one_line_with_those_there_are(
-    capsys: pytest.CaptureFixture[str], arguments: list[str]
-) -> None:
-    write("jax")
-    assert main(arguments) == 2
-    there = "calls, cuda-c++, cupy, pytorch, pytorch_eager"
-    assert capsys.readouterr() == ("", f"streamsim: error: front end = 'jax': expected one of {there}\n")

@@ -46,19 +46,6 @@ def test_predict_schedule_and_explain_say_what_the_library_says(capsys: pytest.C
     assert parse_schedule(printed(capsys, "code", "--as", "schedule", *options).encode()) == schedule
 
 
-def test_best_says_what_the_library_says(capsys: pytest.CaptureFixture[str]) -> None:
-    limits = ("--memory-limit", "145MB", "--reserve", "10MB", "--host-memory-limit", "100MB")
-    found = figures(capsys, "best", "--layers", "model.toml", *limits, "--device", "a100")
-    wanted = best_offload(MODEL, "a100", 145_000_000, 10_000_000, 100_000_000)
-    inputs = unstamped(found).pop("inputs")
-    assert (found["direction"], found["assumed"]) == ("forward", [])
-    plain = json.loads(json.dumps(wanted.to_json()))
-    assert found == {name: value for name, value in plain.items() if name != "inputs"}
-    assert inputs["memory_limit_bytes"] == 145_000_000
-    assert inputs["host_memory_limit_bytes"] == 100_000_000
-    assert inputs["layers"]["passes"] == 2
-
-
 def test_code_and_best_write_the_program(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
     out = printed(capsys, "code", "--layers", "model.toml", *OPTIONS, "--device", "a100", "--as", "pytorch")
     assert out == code_of_layers(replace(MODEL, passes=3, direction="both"), CONFIG)

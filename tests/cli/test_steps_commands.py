@@ -62,9 +62,7 @@ def test_a_what_ifs_trace_has_what_was_recorded_beside_it() -> None:
     [
         (["--streams", "4", "--chunks", "16", "--independent"], Config("depth-first", 16, 4, 4)),
         (["--streams", "2", "--independent", "--graph"], Config("depth-first", 8, 2, 2, launch="graph")),
-        (["--front-end-cost", "0.5x"], Config("depth-first", 8, 1, 1)),
         (["--prefetch", "2"], Config("prefetch", 8, buffers=3)),
-        (["--prefetch", "1", "--chunks", "16", "--independent"], Config("prefetch", 16, buffers=2)),
     ],
 )
 def test_whatif_writes_the_pipeline_with_the_changes(

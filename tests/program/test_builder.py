@@ -72,27 +72,6 @@ def test_slices_are_byte_ranges() -> None:
     assert (x[20:].bytes, x[20:].kind, repr(x[20:])) == (80, "device", "x[20:100] (device)")
 
 
-def test_an_event_may_be_recorded_again_or_never() -> None:
-    p = Program()
-    s, never = p.stream(), p.event()
-    s.wait(never)
-    again = s.record()
-    assert s.record(again) is again
-    assert p.schedule(launch="graph") == Schedule(
-        (WaitEvent(0, 1), RecordEvent(1, 1), RecordEvent(1, 1)), ("non-blocking",), events=2, launch="graph"
-    )
-
-
-def test_a_schedule_is_what_was_issued_so_far() -> None:
-    p = Program()
-    p.stream().kernel(1e-6, parts=((0.25, 0.5e-6),), share=0.5, fill=0.5, threads=1024)
-    first = p.schedule()
-    p.synchronize()
-    kernel = Kernel(1, duration_s=1e-6, fill=0.5, share=0.5, threads=1024, parts=((0.25, 0.5e-6),))
-    assert (first.ops, len(p.schedule(unchunked=first))) == ((kernel,), 2)
-    assert p.schedule(unchunked=first).unchunked is first
-
-
 def rebuilt(schedule: Schedule) -> Schedule:
     """The same schedule, written with the builder."""
     p = Program()

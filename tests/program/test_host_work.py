@@ -55,19 +55,6 @@ def test_a_slow_loader_by_hand() -> None:
     assert starts(Config("prefetch", 3).schedule(work)) == ([15, 30, 45], [30, 45, 57], 69)
 
 
-def test_a_fast_loader_by_hand() -> None:
-    # At 6 ticks a step the host is ahead: in one stream, blocking or not, a step takes 10 + 12 behind the first load.
-    work = steps(6)
-    assert starts(Config("serial", 3).schedule(work)) == ([6, 28, 50], [16, 38, 60], 72)
-    assert starts(Config("depth-first", 3).schedule(work)) == ([6, 28, 50], [16, 38, 60], 72)
-    # The next step's copy beside this one's kernel: 6 + 10 + 3 x 12.
-    assert starts(Config("prefetch", 3).schedule(work)) == ([6, 16, 28], [16, 28, 40], 52)
-    # A result that the host waits for in every step, 2 bytes copied back blocking, puts all in a row: 3 (6 + 10 + 12 +
-    # 2). What is loaded in all, 18 ticks, is 6 a step as well.
-    for blocked in (steps(6, back=2), steps(0, back=2, load=18)):
-        assert round(simulate(Config("serial", 3).schedule(blocked), CARD).makespan_s / NS) == 90
-
-
 def without_host_work(schedule: Schedule) -> list[Any]:
     return [op for op in schedule if not isinstance(op, HostWork)]
 

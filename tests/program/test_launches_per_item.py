@@ -5,7 +5,7 @@ from effort import examples
 from grids import EVALUATORS
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import NS, make_device
+from strategies import NS
 
 from streamsim.analysis import chunk_bounds
 from streamsim.device import load_device
@@ -28,20 +28,6 @@ def test_whose_launches_they_are_by_hand() -> None:
     assert launches(per_chunk, 2) == [(1, 5, 0.5)] * 6 + [(2, 5, 0.5)] * 6
     assert launches(per_item, 2) == [(1, 10, 1)] * 3 + [(2, 10, 1)] * 3
     assert launches(per_item, 1) == launches(per_chunk, 1)
-
-
-def test_what_a_network_and_items_take_on_a_card_where_launches_take_time() -> None:
-    """A launch takes 8 ticks at least. Six of 10 in two chunks: a network's twelve take 8 + 1 each, the items' ten."""
-    device = make_device(floor=8)
-    took = {
-        per: simulate(
-            Config(chunks=2).schedule(Workload(kernels=(WorkloadKernel(duration_s=60 * NS, launches=6, per=per),))),
-            device,
-        ).makespan_s
-        for per in ("chunk", "item")
-    }
-    assert took["item"] == pytest.approx(60 * NS)
-    assert took["chunk"] == pytest.approx(108 * NS)
 
 
 @given(st.integers(1, 40), st.integers(1, 12))

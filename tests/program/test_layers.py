@@ -2,19 +2,16 @@
 
 from pathlib import Path
 
-import pytest
 from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamsim.errors import InputError
 from streamsim.files import dump_toml
 from streamsim.program import (
     Layer,
     Layers,
     Point,
     WorkloadKernel,
-    parse_kernel,
     parse_layers,
     parse_workload,
     read_layers,
@@ -59,12 +56,6 @@ def test_layers_without_a_name_have_the_number_of_their_step() -> None:
     assert [step.name for step in model.steps] == ["layer0", "layer1", "a", "layer3", "layer4"]
 
 
-def test_a_kernel_runs_whole() -> None:
-    step = Layers((Layer(4, (parse_kernel("3us,latency=1us,threads=64,fill=0.5,name=norm"),)),)).steps[0]
-    (op,) = step.launches()
-    assert (op.duration_s, op.threads, op.fill, op.name, op.share) == (3e-6, 64, 0.5, "norm", 1.0)
-
-
 names = st.text("ab.0 é", max_size=4).map(str.strip)
 timed = st.builds(
     WorkloadKernel,
@@ -96,11 +87,3 @@ def test_a_kernel_in_a_file_of_layers_is_what_it_is_in_one_of_a_workload() -> No
     kernels = "[0.004, '4ms,1ms@50%', { duration_s = '4ms', points = ['1ms@50%'], fill = '50%' }]"
     (found,) = parse_layers(f"[[layers]]\nweight_bytes = 4\nkernels = {kernels}\n").layers
     assert found.kernels == parse_workload(f"inputs = [4]\nkernels = {kernels}\n").kernels
-
-
-def test_layers_of_more_launches_than_there_is_time_for_are_refused_before_they_are_listed() -> None:
-    kernel = WorkloadKernel(duration_s=1.0, launches=1_000_000)
-    with pytest.raises(
-        InputError, match=r"^layers, passes: 1000 layers and 2 passes: 2000002000 copies and launches, m"
-    ):
-        Layers((Layer(1, (kernel,), repeats=1000),), passes=2)

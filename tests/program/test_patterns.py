@@ -184,13 +184,6 @@ def test_chunks_cover_the_elements_and_the_last_is_the_smallest(elements: int, d
         assert max(counts) - min(counts) == 1
 
 
-def test_chunks_by_hand() -> None:
-    assert chunk_bounds(10, 4) == [(0, 3), (3, 3), (6, 3), (9, 1)]
-    assert chunk_bounds(7, 1) == [(0, 7)]
-    assert chunk_bounds(3, 3) == [(0, 1), (1, 1), (2, 1)]
-    assert chunk_bounds(10, 6) == [(0, 2), (2, 2), (4, 2), (6, 2), (8, 1), (9, 1)]  # 5 chunks of 2 would leave none
-
-
 # -- the shape of each pattern ----------------------------------------------------------------------------------------
 
 

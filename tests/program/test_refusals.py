@@ -30,9 +30,7 @@ from streamsim.program import (
     parse_kernel,
     parse_layers,
     parse_workload,
-    prefetch,
     ring,
-    serial,
     workload_of_sizes,
 )
 
@@ -89,16 +87,9 @@ VALUES: list[tuple[Callable[[], object], str, str]] = [
     (lambda: schedule(Kernel(0, duration_s=1e-3), launch="graph"), "ops[0].stream", "0"),
     (lambda: schedule(Copy("h2d", 4, 1, blocking=True), launch="graph"), "ops[0]", "graph"),
     (lambda: schedule(Copy("h2d", 4, 1, Region("page", 0, 4)), launch="graph"), "ops[0]", "graph"),
-    (lambda: depth_first(pipeline_of(4), 0, 1), "chunks", "0"),
     (lambda: depth_first(pipeline_of(4), 5, 1), "chunks", "5"),
-    (lambda: depth_first(pipeline_of(4), 2, 0), "streams", "0"),
     (lambda: ring(pipeline_of(4), 2, 2, 0), "streams", "0"),
-    (lambda: prefetch(pipeline_of(4), 2, 0), "buffers", "0"),
-    (lambda: serial(pipeline_of(4), 1, "paged"), "memory", "'paged'"),  # type: ignore[arg-type]
     (lambda: build(Workload(64, (4,), (), (SHORT,)), chunks=20), "chunks", ": 20000020 copies"),
-    (lambda: build(pipeline_of(4), "sideways"), "order", "'sideways'"),  # type: ignore[arg-type]
-    (lambda: build(pipeline_of(4), "serial", launch="graph"), "launch", "'graph'"),
-    (lambda: build(pipeline_of(4), "breadth-first", buffers=2), "buffers", "2"),
     (lambda: pipeline_of(0), "elements", "0"),
     (lambda: Workload(4, (0,)), "inputs[0]", "0"),
     (lambda: Workload(4, (), (4, -4)), "outputs[1]", "-4"),

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from streamsim.analysis import check_room
 from streamsim.device import device_names, load_device, part_s, with_memory_limit
-from streamsim.errors import MOST_CHUNKS, InputError, NoRoomError
+from streamsim.errors import MOST_CHUNKS, NoRoomError
 from streamsim.files import dump_toml
 from streamsim.model import simulate
 from streamsim.program import (
@@ -106,15 +106,6 @@ def test_what_is_copied_once_goes_before_the_first_chunk_and_behind_the_last() -
     for schedule in (serial(workload, 2), prefetch(workload, 4, 2)):
         sizes = [op.bytes for op in schedule if isinstance(op, Copy)]
         assert (sizes[0], sizes[-1]) == (3 * MIB, 64)
-
-
-def test_how_many_chunks_there_can_be() -> None:
-    assert Workload(256, (100,)).most_chunks == 256
-    assert Workload(inputs=(100,)).most_chunks == 7
-    assert Workload(inputs=(100,), kernels=(WorkloadKernel(duration_s=1.0),)).most_chunks > 10**6
-    assert Workload(h2d_once=(100,)).most_chunks == 1
-    with pytest.raises(InputError, match=r"^chunks = 8: more chunks than pieces of 16 bytes \(7\); use at most 7$"):
-        depth_first(Workload(inputs=(100,)), 8, 2)
 
 
 # -- kernels by their times -------------------------------------------------------------------------------------------
@@ -249,9 +240,7 @@ def test_launches_share_the_time_and_each_has_its_latency() -> None:
     ("text", "kernel"),
     [
         ("0.57ms", WorkloadKernel(duration_s=0.57e-3)),
-        ("0.57s", WorkloadKernel(duration_s=0.57)),
         ("4ms,threads=64Ki,latency=3us,fill=0.5", WorkloadKernel("kernel", 4e-3, 0, 0.5, (), 65536, 3e-6)),
-        ("25ms / 600", WorkloadKernel(duration_s=25e-3, launches=600)),
         ("87.7ms/10200,per=item", WorkloadKernel(duration_s=0.0877, launches=10_200, per="item")),
         ("9us@64Ki, 0.57ms, name=scale", WorkloadKernel("scale", 0.57e-3, points=(Point(65536, 9e-6),))),
     ],
