@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from streamsim import rules
+from streamsim import program, rules
 from streamsim.compiled.loop import called, compiled, inlined, rule, run, run_loop, uintp
 from streamsim.compiled.records import (
     AT,
@@ -58,29 +58,7 @@ from streamsim.compiled.records import (
 )
 from streamsim.device import Device
 from streamsim.lowering import ChunkCosts, OpCost, call_ticks, lower, surcharges_of
-from streamsim.program import (
-    ISSUE_ORDERS,
-    LAUNCHES,
-    STAGES,
-    Body,
-    ChunkLoop,
-    Config,
-    Distance,
-    EqualChunks,
-    HostMemory,
-    Issue,
-    Launch,
-    Order,
-    Prepare,
-    RecordEvent,
-    RecordStep,
-    Stages,
-    WaitEvent,
-    Workload,
-    loop_of,
-    stages_of,
-    useful_streams,
-)
+from streamsim.program import Body, ChunkLoop, Config, Issue, Launch, Order, Prepare, RecordStep, Workload
 from streamsim.rules import KERNEL, KINDS, MANY, NEVER, NO_STREAM, NOBODY, NOTHING, ticks
 
 # The loops of all issue orders, as tables
@@ -107,7 +85,7 @@ class LoopTables(NamedTuple):
 
 
 @lru_cache(maxsize=16)
-def loop_tables(stages: Stages, jobs: Jobs) -> LoopTables:
+def loop_tables(stages: program.Stages, jobs: Jobs) -> LoopTables:
     """Return the loops of all issue orders for chunks with these stages.
 
     ``jobs``: the numbers of copies in, kernels and copies back of a chunk, and of the copies before the first and
@@ -115,7 +93,9 @@ def loop_tables(stages: Stages, jobs: Jobs) -> LoopTables:
     """
     tables = _LoopRows(jobs)
     of_loop = {
-        (order, ring): tables.add(loop_of(order, ring, stages)) for order in ISSUE_ORDERS for ring in (False, True)
+        (order, ring): tables.add(program.loop_of(order, ring, stages))
+        for order in program.ISSUE_ORDERS
+        for ring in (False, True)
     }
     rows = np.array(tables.passes, PASS), np.array(tables.bodies, BODY), np.array(tables.steps, STEP)
     return LoopTables(*rows, of_loop)
@@ -128,7 +108,7 @@ class _LoopRows:
         copies_in, kernels, copies_out, self._once_in, self._once_out = jobs
         self._has_kernels = kernels > 0
         kernels += copies_in
-        self._jobs = dict(zip(STAGES, pairwise((0, copies_in, kernels, kernels + copies_out)), strict=True))
+        self._jobs = dict(zip(program.STAGES, pairwise((0, copies_in, kernels, kernels + copies_out)), strict=True))
         self.passes: list[Row] = []
         self.bodies: list[Row] = []
         self.steps: list[Row] = []
@@ -172,7 +152,7 @@ def _row(
     begin: int = 0,
     end: int = 0,
     event: int = 0,
-    distance: Distance = 0,
+    distance: program.Distance = 0,
     between: bool = False,
 ) -> Row:
     return does, stream, begin, end, event, BUFFERS if distance == "buffers" else distance, between
@@ -507,16 +487,18 @@ class _CostTable:
         once = len(workload.h2d_once), len(workload.d2h_once)
         self.jobs = (len(workload.inputs), launches, len(workload.outputs), *once)
         self.numbers = _numbers_of(workload)
-        self.passes = loop_tables(stages_of(workload), self.jobs)
+        self.passes = loop_tables(program.stages_of(workload), self.jobs)
         self._overhead = overhead_of(device)
         self._chunks: dict[tuple[Any, ...], tuple[int, int]] = {}  # results of ``_chunk``
         self._ways: dict[tuple[Any, ...], int] = {}  # the place of the cut, by _WAY
         self._cuts, self._costs, self._runs = _Records(CONFIG), _Records(COST), _Records(RUN)
         self._cuts.count = 1  # cuts are configurations without their streams; the first one is built as a schedule
-        self._calls = {launch: call_ticks(launch, device) for launch in LAUNCHES}
+        self._calls = {launch: call_ticks(launch, device) for launch in program.LAUNCHES}
         # By launch: the cost of a record. The cost of a wait is behind it.
         self._events = {
-            launch: self._costs.add([cost_row(OpCost(NOTHING, calls[kind])) for kind in (RecordEvent, WaitEvent)])
+            launch: self._costs.add(
+                [cost_row(OpCost(NOTHING, calls[kind])) for kind in (program.RecordEvent, program.WaitEvent)]
+            )
             for launch, calls in self._calls.items()
         }
 
@@ -582,14 +564,16 @@ class _CostTable:
         copies = any(self.jobs[3:]) or any(any(part.inputs + part.outputs) for part in parts)
         dearer = surcharges_of(launch, self.device, copies, self.jobs[1] > 0)
         used = {step.stream for step in loop.steps if isinstance(step, Issue)}
-        streams = len(used) if loop.roles else useful_streams(config.order, chunks)
+        streams = len(used) if loop.roles else program.useful_streams(config.order, chunks)
         passes = self.passes.of_loop[config.order, config.buffers is not None]
         issued = bool(loop.roles), launch == "graph", chunks, streams, config.slots or 0, *passes
         events = self._events[launch], self._events[launch] + 1
         # ``rows`` sets the last field
         return *issued, first_run, self._runs.count, once, behind, *events, begins, *dearer, 0
 
-    def _chunk(self, part: EqualChunks | None, memory: HostMemory, launch: Launch, blocking: bool) -> tuple[int, int]:
+    def _chunk(
+        self, part: program.EqualChunks | None, memory: program.HostMemory, launch: Launch, blocking: bool
+    ) -> tuple[int, int]:
         """Return the first cost of a chunk (None: of what is copied once), and the most ticks that one of its ops adds.
 
         In a graph, a second row of costs follows, for kernels right behind other kernels.

@@ -361,15 +361,11 @@ class ChunkCosts(NamedTuple):
 
         ``behind``: how each kernel comes to the card directly behind another one of its stream; None if it does not.
         """
-        return [
-            *(self._copy("h2d", n_bytes) for n_bytes in part.inputs),
-            *self._kernels(part, behind),
-            *(self._copy("d2h", n_bytes) for n_bytes in part.outputs),
-        ]
-
-    def _kernels(self, part: EqualChunks, behind: Behind | None) -> Iterator[OpCost]:
+        kernels: list[OpCost] = []
         for launch, many in self.workload.kernels_of(part):
-            yield from [kernel_cost(self.device, launch, kernel_call(self.calls, launch.name), behind)] * many
+            kernels += [kernel_cost(self.device, launch, kernel_call(self.calls, launch.name), behind)] * many
+        copies_in = [self._copy("h2d", n_bytes) for n_bytes in part.inputs]
+        return [*copies_in, *kernels, *(self._copy("d2h", n_bytes) for n_bytes in part.outputs)]
 
     def once(self) -> list[OpCost]:
         """Return the costs of the copies made once: those before the first chunk, then those behind the last one."""

@@ -18,7 +18,7 @@ from itertools import accumulate, chain, compress, count, repeat
 from operator import attrgetter
 from typing import NamedTuple
 
-from streamsim import rules
+from streamsim import program, rules
 from streamsim.device import Device
 from streamsim.lowering.costs import (
     COPIES,
@@ -29,21 +29,7 @@ from streamsim.lowering.costs import (
     hand_over_table,
     surcharges_of,
 )
-from streamsim.program import (
-    Copy,
-    CudaOrder,
-    HostWork,
-    Kernel,
-    Op,
-    RecordEvent,
-    Region,
-    Schedule,
-    Synchronize,
-    WaitEvent,
-    WaitThread,
-    check_schedule,
-    remembered,
-)
+from streamsim.program import Copy, HostWork, Kernel, Op, RecordEvent, Schedule, Synchronize, WaitEvent, WaitThread
 from streamsim.rules import H2D, KERNEL, NO_STREAM, NOTHING, ticks
 from streamsim.text import short
 
@@ -189,7 +175,7 @@ class _StreamBlock:
 
     def __init__(self) -> None:
         self._copied: set[str] = set()  # arrays of the host
-        self._at: dict[str, Region] = {}  # by array of the card: where the latest op on it works
+        self._at: dict[str, program.Region] = {}  # by array of the card: where the latest op on it works
 
     def is_next(self, op: Copy | Kernel) -> bool:
         """Tell whether the op's arrays show that it belongs to the next chunk: one again, or elsewhere in one."""
@@ -211,7 +197,7 @@ def _host_array(op: Copy | Kernel) -> str:
     return op.host.buffer if isinstance(op, Copy) and op.host else ""
 
 
-def _regions(op: Copy | Kernel) -> tuple[Region, ...]:
+def _regions(op: Copy | Kernel) -> tuple[program.Region, ...]:
     """Return the regions of the card that an op uses."""
     if isinstance(op, Kernel):
         return (*op.reads, *op.writes)
@@ -314,7 +300,7 @@ class _Layout(NamedTuple):
 
 def lower(schedule: Schedule, device: Device) -> Lowered:
     """Return ``schedule`` lowered for ``device``. Raises InputError for a kernel without a cost in the profile."""
-    check_schedule("schedule", schedule)
+    program.check_schedule("schedule", schedule)
     names, engine_of = ENGINES[device.copy_engines.count]
     groups = cost_groups(schedule)
     costs, cost = costs_of(schedule, groups, device), groups.of_op
@@ -347,7 +333,7 @@ def lower(schedule: Schedule, device: Device) -> Lowered:
     )
 
 
-@remembered
+@program.remembered
 def _layout(
     schedule: Schedule, groups: CostGroups, kind: bytes, holds: bytes, queues: tuple[int, int, int], kernel_signal: str
 ) -> _Layout:
@@ -480,7 +466,7 @@ def order_of(schedule: Schedule, columns: OpColumns, kernel_signal: str) -> OpOr
     function for it would take longer.
     """
     kind, stream = columns.kind, columns.stream
-    ops, streams = schedule.ops, CudaOrder(schedule)
+    ops, streams = schedule.ops, program.CudaOrder(schedule)
     order = OpOrder(
         array("i", [NO_OP]) * len(kind), ExtraDependences(array("i"), array("i")), array("i", [0]) * len(kind), {}, {}
     )
@@ -518,7 +504,7 @@ def _follow(order: OpOrder, op: int, last: int, before: tuple[int, ...]) -> None
             order.extra.op.append(op)
 
 
-def _order_call(order: OpOrder, streams: CudaOrder, i: int, op: Op) -> None:
+def _order_call(order: OpOrder, streams: program.CudaOrder, i: int, op: Op) -> None:
     """Add what a record, a wait or a host call waits for."""
     if isinstance(op, RecordEvent):
         order.frontier[i] = streams.record(op.stream, op.event)
