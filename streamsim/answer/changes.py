@@ -11,7 +11,6 @@ from streamsim.answer.document import Answer, Pictures
 from streamsim.compiled import simulate_one_of_many
 from streamsim.device import within_words
 from streamsim.diagnosis import CandidateProgram, Diagnosis
-from streamsim.page import Shown
 from streamsim.program import Loop
 from streamsim.report import Row, Table, cut, facts
 from streamsim.text import format_change, format_ratio, format_seconds, listed, rounded
@@ -40,7 +39,7 @@ def what_if_answer(found: WhatIf, title: str = "", timelines: Mapping[str, Timel
         title=title or f"{found.as_it_is.schedule.name or 'schedule'}: {found.together.change}",
         facts=facts("", ([row(found.together), row(found.before)], [] if is_same else map(row, found.alone), told)),
         notes=tuple(dict.fromkeys(line for device in devices for line in within_words(device))),
-        pictures=lambda: Pictures(lines=tuple(Shown(name, timeline) for name, timeline in both.items())),
+        pictures=partial(Pictures.of, both),
         data=found.to_json(),
     )
 
@@ -112,7 +111,7 @@ def _first_steps(found: Advice) -> Pictures:
     loops = {title: case.source for title, case in cases.items() if isinstance(case.source, LoopSource)}
     steps = PICTURED + max((source.loop.workers for source in loops.values()), default=0)
     cases |= {title: source.work(steps) for title, source in loops.items()}
-    return Pictures(lines=tuple(Shown(title, simulate_one_of_many(*case[:2])) for title, case in cases.items()))
+    return Pictures.of({title: simulate_one_of_many(*case[:2]) for title, case in cases.items()})
 
 
 def _loop_table(rows: Sequence[dict[str, Any]], of_batch: str, within: float) -> Table:
@@ -153,7 +152,6 @@ def diagnosis_answer(
     shown = _candidates(equal, found, f"Explanations within {within:.0%} of the measured time")
     clocks = [one for one in found.fitting if equal and equal[0].mistakes and one.is_open_ended and one not in equal]
     tables, clock = (*shown, *_remedies(equal[:1])), "; ".join(one.title for one in clocks)
-    lines = () if as_meant is None else (Shown(AS_MEANT, as_meant),)
     return Answer(
         title=f"diagnosis on {found.device}",
         verdict=(found.verdict,),
@@ -161,7 +159,7 @@ def diagnosis_answer(
         tables=(*(tables if equal else _candidates(others[:MOST_OTHERS], found, "Nearest")), *_apart(found)),
         notes=(f"Or the clock was wrong: {clock}",) if clock else (),
         more=(*_remedies(equal[1:]), *_candidates(found.explanations, found, "All that was tried")),
-        pictures=lambda: Pictures(lines=lines),
+        pictures=lambda: Pictures.of({AS_MEANT: as_meant} if as_meant else {}),
         data=found.to_json(inputs),
     )
 

@@ -22,7 +22,7 @@ from streamsim.answer.document import Answer, Pictures
 from streamsim.compiled import simulate_one_of_many
 from streamsim.device import within_words
 from streamsim.page import Shown
-from streamsim.report import SERIAL_WORDS, Fact, Table, cut, facts, losses_of, serial_timeline, title_of
+from streamsim.report import SERIAL_WORDS, Fact, Table, facts, losses_of, serial_timeline, title_of
 from streamsim.text import (
     counted,
     format_between,
@@ -246,40 +246,3 @@ def _remedy(loss: Loss, least_s: float, time: Callable[[float], str]) -> str:
         return words
     more = f"if {loss.assuming.condition}: {loss.assuming.text} (gains {time(loss.assuming.saved_s())})"
     return f"{words}; {more}" if loss.made else more
-
-
-def explanations_answer(explained: Sequence[tuple[str, Explanation]], notes: Sequence[str]) -> Answer:
-    """Return the answer of several explained programs: a row for each, by its name."""
-    rows = [_summary_of(name, explanation) for name, explanation in explained]
-    cells = [
-        cut(
-            tuple(
-                format_seconds(value, e.known_within) if isinstance(value, float) else value or ""
-                for value in row.values()
-            )
-        )
-        for row, (_, e) in zip(rows, explained, strict=True)
-    ]
-    heads = ("file", "device", "time", "largest loss", "part", "first", "gain")
-    numbers, widths = frozenset({2, 4, 6}), (0, 0, 0, 2, 0, 3, 0)
-    return Answer(
-        title=counted(len(rows), "program"),
-        tables=(Table("", (tuple(cells),), heads, numbers, numbers | {0}, widths),),
-        notes=tuple(notes),
-        data={"rows": [{"schedule": name, **explanation.to_json()} for name, explanation in explained]},
-        rows=rows,
-    )
-
-
-def _summary_of(name: str, explanation: Explanation) -> dict[str, str | float | None]:
-    """Return a row for an explained program: its time, its largest loss, and what to do first."""
-    largest, first = explanation.largest, explanation.first
-    return {
-        "schedule": name,
-        "device": explanation.device,
-        "makespan_s": explanation.makespan_s,
-        "largest": largest.title if largest else None,
-        "lost_s": largest.lost_s if largest else None,
-        "first": first.text if first else "nothing is worth changing",
-        "gain_alone_s": first.saved_s() if first else None,
-    }

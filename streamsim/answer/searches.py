@@ -187,7 +187,7 @@ def _pictures(best: Best[Any], command: str) -> Pictures:
     if not isinstance(workload, Workload | Layers):
         return Pictures()
     if isinstance(workload, Layers) or best.grid is None:
-        return Pictures(lines=(Shown(best.simplest.words, simulate(best.simplest.config.schedule(workload), card)),))
+        return Pictures.of({best.simplest.words: simulate(best.simplest.config.schedule(workload), card)})
     configs = _some(best.grid.configs(workload), best)
     ticks = evaluate_ticks(workload, configs, card)
     rows = [
@@ -247,7 +247,7 @@ def rows_answer(
         title=counted(len(rows), "prediction"),
         tables=(_rows_table(rows),) if rows else (),
         notes=(*(_common_words(rows) if rows else ()), *notes),
-        pictures=lambda: Pictures(lines=tuple(Shown(name, timeline) for name, timeline in timelines().items())),
+        pictures=lambda: Pictures.of(timelines()),
         data={"rows": list(rows)},
         rows=rows,
     )

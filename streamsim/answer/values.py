@@ -15,7 +15,6 @@ from streamsim.answer.predictions import explanation_answer, prediction_answer
 from streamsim.answer.recordings import recording_answer, replay_answer
 from streamsim.answer.searches import best_answer
 from streamsim.diagnosis import Diagnosis
-from streamsim.page import Shown
 from streamsim.program import Schedule
 from streamsim.races import Finding, unnamed_memory
 from streamsim.recorded import Recording, RecordingSummary, Replay, summarise
@@ -58,20 +57,19 @@ def _(value: Timeline) -> Answer:
         *((track.name, track.busy_s, "unified memory") for track in value.tracks),
         ("overlap", value.overlap_s, "two engines or more busy"),
     ]
-    line = Shown("measured" if value.device is None else f"on {value.device.name}", value)
-    return Answer(title_of(value), facts=facts("", [rows], within), pictures=lambda: Pictures(lines=(line,)))
+    name = "measured" if value.device is None else f"on {value.device.name}"
+    return Answer(title_of(value), facts=facts("", [rows], within), pictures=lambda: Pictures.of({name: value}))
 
 
 def findings_answer(program: Schedule, findings: Sequence[Finding], path: Path) -> Answer:
     """Return the answer of a check of the ``program`` in a file: what was found, the first 20 at once."""
     errors, unnamed = sum(found.severity == "error" for found in findings), unnamed_memory(program)
     counts = {"ops_with_unnamed_memory": unnamed, "errors": errors, "warnings": len(findings) - errors}
-    found = [f"{counted(errors, 'error')}, {counted(len(findings) - errors, 'warning')}"]
     unseen = f"{unnamed} of them do not name all the memory they touch: no race over it shows"
     first, rest = (_findings(some) for some in (findings[:MOST_FINDINGS], findings[MOST_FINDINGS:]))
     left = len(findings) - MOST_FINDINGS
     return Answer(
-        title=f"{counted(len(program), 'op')}: {', '.join(found)}",
+        title=f"{counted(len(program), 'op')}: {counted(errors, 'error')}, {counted(counts['warnings'], 'warning')}",
         tables=first,
         notes=(*((f"and {left} more; --all has them",) if rest else ()), *((unseen,) if unnamed else ())),
         more=rest,
@@ -84,5 +82,4 @@ def findings_answer(program: Schedule, findings: Sequence[Finding], path: Path) 
 
 def _findings(some: Sequence[Finding]) -> tuple[Table, ...]:
     rows = tuple((found.severity, found.rule, found.what, found.remedy) for found in some)
-    colours = {"error": "red", "warning": "yellow"}
-    return (Table("", (rows,), ("", "rule", "what", "remedy"), colours=colours),) if rows else ()
+    return (Table("", (rows,), ("", "rule", "what", "remedy")),) if rows else ()

@@ -1,7 +1,6 @@
 """Explain where the time of a pipeline, a schedule or a recording goes."""
 
 import shlex
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,21 +14,17 @@ from streamsim.answer import (
     choices_answer,
     diagnosis_answer,
     explanation_answer,
-    explanations_answer,
     recording_answer,
     replay_json,
 )
 from streamsim.cli.options import (
-    FILE,
     OUTPUT,
     PICTURE,
-    DeviceOptions,
     device_options,
     format_options,
     measured_option,
     option,
     part_options,
-    picked,
     pipeline_options,
 )
 from streamsim.cli.printing import (
@@ -44,21 +39,18 @@ from streamsim.cli.printing import (
 )
 from streamsim.cli.running import BriefCommand, note, noting_compilation
 from streamsim.cli.work import (
-    ALONE,
     Asked,
     Given,
     NotReplayedError,
     is_given,
-    on_own_card,
     part_asked,
     place_layers,
-    programs_of,
     read_part,
     refuse,
     replayed,
     work_of,
 )
-from streamsim.device import within_words, write_device
+from streamsim.device import write_device
 from streamsim.diagnosis import Measured, diagnose
 from streamsim.errors import OK, InputError
 from streamsim.model import simulate
@@ -114,7 +106,6 @@ FILES = ("plot", "trace", "save_profile")  # options of files to write
 
 @click.command("explain", cls=BriefCommand)
 @pipeline_options
-@click.argument("others", metavar="[PROGRAM.json]...", type=FILE, nargs=-1)
 @place_layers
 @device_options
 @format_options
@@ -136,7 +127,6 @@ def explain_command(
     context: click.Context,
     /,
     workload: Path | None,
-    others: tuple[Path, ...],
     measured: tuple[Measured, ...] | None,
     as_list: bool,
     fail_if: tuple[Condition, ...],
@@ -154,9 +144,6 @@ def explain_command(
     --type sqlite FILE.nsys-rep), or what streamsim-validate capture wrote. --plot, --page and --trace show the
     recording above its replay.
 
-    Several schedules or recordings give one table, a row for each file: its time, its largest loss, and the first
-    remedy with its gain.
-
     --measured says which usual mistake makes the program take the time that you measured. Describe the program as you
     meant it: its time is predicted so, and with each usual mistake, alone and in pairs. If several mistakes explain the
     time equally well, the last lines name a second measurement that tells them apart.
@@ -167,7 +154,6 @@ def explain_command(
       streamsim explain --h2d 64MiB --kernel 0.57ms --d2h 64MiB --chunks 16 --streams 4 --memory pageable --json
       streamsim explain workload.toml --chunks 64 --streams 4 --device a100 --plot why.png
       streamsim explain schedule.json --device k20c --connections 1
-      streamsim explain before.json after.json --device a100
       streamsim explain trace.json.gz --untraced-time 124us --save-profile card.toml
       streamsim explain report.sqlite --gpu 0 --list
       streamsim explain trace.json --window 'ProfilerStep#3' --json
@@ -175,10 +161,6 @@ def explain_command(
       streamsim explain --h2d 200MB --kernel 4ms --d2h 50MB --chunks 8 --device a100 --measured 1:14.4ms,4:11.2ms
     """  # noqa: D301 - click wants the backspace itself
     of_one = (*FILES, "page", "fail_if", "measured")
-    if others:
-        refuse(context, (*of_one, "as_list", "layers"), ALONE)
-        emit(_several(context, [path for path in (workload, *others) if path]))
-        return OK
     if as_list:
         context.meta[OWN_CARD] = True  # no device is asked for
         emit(choices_of(workload))
@@ -198,18 +180,6 @@ def explain_command(
     replay = answer.data.get("replay")
     off = {"replay": {**replay, "error": abs(replay["error"])}} if replay else {}
     return judged(fail_if, {**answer.data, **off})
-
-
-def _several(context: click.Context, paths: Sequence[Path]) -> Answer:
-    """Return a row for the program in each of several files."""
-    found: list[tuple[str, Explanation]] = []
-    notes: dict[str, None] = {}
-    for path, given in programs_of(context, paths):
-        device = on_own_card(context, picked(DeviceOptions, context.params), given).load()
-        with noting_compilation():
-            found.append((str(path), explain(given.schedule, device)))
-        notes |= dict.fromkeys(within_words(device))
-    return explanations_answer(found, list(notes))
 
 
 def _explained(context: click.Context, path: Path | None, asked: Asked) -> Answer:

@@ -1,10 +1,9 @@
 """The viewer of pages, and what it shows: one HTML file that a browser opens from disk.
 
-``viewer`` holds the viewer's own files, ``document`` the HTML around what it draws. ``timelines``, ``maps``, ``losses``
-and ``columns`` pack what it draws.
+``viewer`` holds the viewer's own files, ``document`` the HTML around what it draws. ``timelines`` and ``maps`` pack
+what it draws.
 """
 
-from streamsim.page.columns import deflated, packed
 from streamsim.page.document import (
     WITH_PYTHON,
     buttons_html,
@@ -13,9 +12,9 @@ from streamsim.page.document import (
     filled,
     headline_html,
     lines_html,
+    losses_html,
     map_html,
     viewer_text,
 )
-from streamsim.page.losses import losses_html
 from streamsim.page.maps import Map, check_rows, column_words, map_data, map_of, spread, value_words
-from streamsim.page.timelines import BECAUSE, Beside, Shown, line_data
+from streamsim.page.timelines import BECAUSE, Beside, Shown, deflated, line_data, packed

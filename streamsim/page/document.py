@@ -17,14 +17,19 @@ import msgspec
 
 from streamsim.page.maps import Map
 from streamsim.page.timelines import Shown
-from streamsim.report import KINDS, Row, in_html
-from streamsim.text import one_line
+from streamsim.report import KINDS, Losses, Row, in_html
+from streamsim.text import format_seconds, format_share, one_line
 
 STYLES = ("style.css",)
 PLACE = re.compile(r"@(\w+)@")
 SCRIPTS = ("numbers.js", "timeline.js", "chart.js", "view.js", "told.js", "map.js", "start.js")
 POLICY = "default-src 'none'; script-src '{script}'{runs}; style-src '{style}'; base-uri 'none'; form-action 'none'"
 WITH_PYTHON = " 'wasm-unsafe-eval'; worker-src blob:"  # Python is WebAssembly, in a worker made of the page's own text
+LEAST_NUMBERED = 0.025  # the least share of the bar that has room for a number
+LOSSES_HEAD = (
+    "<section><h2>Where the time goes</h2><p class='soft'>Amounts, not moments: a cause may lose its time in many"
+    " places. Open one for its remedy.</p>"
+)
 
 
 def document_of(
@@ -68,6 +73,25 @@ def headline_html(rows: Iterable[Row]) -> str:
     words = [(amount, ": ".join(filter(None, (name, *remark)))) for name, amount, *remark in rows]
     figures = (f"<div><dt>{in_html(figure)}</dt><dd>{in_html(said)}</dd></div>" for figure, said in words)
     return f"<dl class='headline'>{''.join(figures)}</dl>"
+
+
+def losses_html(losses: Losses) -> str:
+    """Return the bar and the causes as HTML."""
+    bars, items, words, at = "", "", [], 0.0
+    for number, part in enumerate(losses.parts):
+        seconds, share = format_seconds(part.seconds, losses.within), part.seconds / (losses.whole_s or 1.0)
+        title, fill = in_html(part.title), f'fill="{part.colour}"'
+        words.append(f"{title}: {seconds}")
+        bars += f'<g><title>{words[-1]}</title><rect x="{at:.3%}" width="{share:.3%}" height="100%" {fill}/>'
+        if number and share > LEAST_NUMBERED:
+            bars += f'<text x="{at + share / 2:.3%}" y="22" text-anchor="middle" fill="#000">{number}</text>'
+        bars += "</g>"
+        swatch = f'<svg viewBox="0 0 14 12" aria-hidden="true"><rect width="14" height="12" {fill}/></svg>'
+        name = f"{swatch}{f'{number} ' if number else ''}{title}: <b>{seconds}</b>"
+        said = f"{name}, {format_share(share, losses.within)}"
+        items += f"<details><summary>{said}</summary><p>{in_html(part.remedy)}</p></details>"
+        at += share
+    return f'{LOSSES_HEAD}<svg class="losses" role="img" aria-label="{"; ".join(words)}">{bars}</svg>{items}</section>'
 
 
 def lines_html(lines: Sequence[Shown], changes: Sequence[Shown] = ()) -> str:

@@ -6,8 +6,7 @@ from typing import Any
 import msgspec
 
 from streamsim.errors import InputError
-from streamsim.page.columns import packed
-from streamsim.page.timelines import Shown
+from streamsim.page.timelines import Shown, packed
 from streamsim.rules import TICKS_PER_S
 from streamsim.text import format_bytes, format_seconds, printable, unit_of
 

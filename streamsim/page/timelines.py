@@ -1,14 +1,20 @@
-"""Time lines in the form that the page's viewer reads: names, and columns of small differences that pack well."""
+"""Time lines in the form that the page's viewer reads: names, and columns of small differences that pack well.
 
+Columns of whole numbers are a short text, which the viewer unpacks. Signs are folded (0, -1, 1, -2 become 0, 1, 2, 3).
+Each number takes seven bits a byte, the least first, and all but its last byte have the highest bit set. The bytes of
+all columns are deflated and written in base64.
+"""
+
+import base64
+import zlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any
 
 import msgspec
 
 from streamsim.lowering import lower
-from streamsim.page.columns import packed
 from streamsim.program import Copy, Kernel, Schedule
 from streamsim.report import KINDS, PAGES, engine_place, host_kinds, kind_of, lane_of_each_op, numbers
 from streamsim.rules import TICKS_PER_S
@@ -17,6 +23,7 @@ from streamsim.timeline import Timeline, WaitCause, causes_of, label
 
 BECAUSE = ("start", "host", "stream", "event", "engine")  # the viewer has these in the same order
 LONGEST_NAME = 200
+SMALLEST = 9  # the level of zlib that packs most
 
 
 class Beside(msgspec.Struct, frozen=True):
@@ -159,3 +166,21 @@ def _columns(timeline: Timeline, number: list[int]) -> list[Sequence[int]]:
         [0 if cause is None else op - cause for op, (cause, _) in enumerate(causes)],
         [BECAUSE.index(because) for _, because in causes],
     ]
+
+
+def packed(columns: Iterable[Iterable[int]]) -> str:
+    """Return ``columns`` as a text of printable ASCII."""
+    raw = bytearray()
+    for column in columns:
+        for value in column:
+            folded = value << 1 if value >= 0 else ~(value << 1)
+            while folded > 127:
+                raw.append(folded & 127 | 128)
+                folded >>= 7
+            raw.append(folded)
+    return deflated(bytes(raw))
+
+
+def deflated(raw: bytes) -> str:
+    """Return bytes as a text of printable ASCII: deflated, in base64."""
+    return base64.b64encode(zlib.compress(raw, SMALLEST)).decode("ascii")

@@ -25,8 +25,8 @@ Fact = tuple[str, str | float, str]  # an amount that is a number: seconds
 class Table(msgspec.Struct, frozen=True):
     """Rows of texts in groups. ``heads``: names of the columns, or none. ``right``: columns of numbers.
 
-    In a terminal the columns ``whole`` are not broken into lines, ``widths`` are the relative widths of columns (0: as
-    wide as its cells), and ``colours`` those of cells that are one of its words.
+    In a terminal the columns ``whole`` are not broken into lines, and ``widths`` are the relative widths of columns (0:
+    as wide as its cells).
     """
 
     title: str
@@ -35,7 +35,6 @@ class Table(msgspec.Struct, frozen=True):
     right: frozenset[int] = frozenset()
     whole: frozenset[int] = frozenset()
     widths: tuple[int, ...] = ()
-    colours: dict[str, str] = {}
 
     def __rich__(self) -> rich.table.Table:
         """Return the table for the terminal."""
@@ -50,16 +49,13 @@ class Table(msgspec.Struct, frozen=True):
             )
         for group in self.groups:
             for row in group:
-                found.add_row(*map(self._in_terminal, row))
+                found.add_row(*(Text(printable(cell)) for cell in row))
             found.add_section()
         return found
 
     @property
     def _columns(self) -> int:
         return len(self.heads) or max((len(row) for group in self.groups for row in group), default=0)
-
-    def _in_terminal(self, cell: str) -> Text:
-        return Text(printable(cell), self.colours.get(cell, ""))
 
     def markdown(self) -> str:
         """Return the table as Markdown; its title is a line in bold."""

@@ -35,7 +35,6 @@ OTHERS: tuple[tuple[str, ...], ...] = (
     ("predict", *CUT, "--buffers", "2", "--memory", "pageable"),
     ("predict", *SIZES, "--chunks", "1,2,4", "--device", "h200,a100"),
     ("predict", "s.json"),
-    ("explain", "s.json", "s.json"),
     ("whatif", "s.json", "--graph", "--set-connections", "2"),
     ("check", "race.json"),
     ("explain", "trace.json"),

@@ -26,7 +26,6 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "predict layers": ("predict", "--layers", "layers.toml", "--memory", "pageable"),
     "predict a program": ("predict", "program.json"),
     "explain": ("explain", *CUT, "--memory", "pageable"),
-    "explain several": ("explain", "program.json", "pageable.json"),
     "best": ("best", *WORK, "--max-chunks", "9", "--max-streams", "3"),
     "best of layers": ("best", "--layers", "layers.toml", "--memory-limit", "200MiB"),
     "whatif": ("whatif", "pageable.json", "--pin", "--streams", "2", "--independent"),

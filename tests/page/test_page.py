@@ -25,8 +25,8 @@ from streamsim.answer import (
     Answer,
     Pictures,
     answer_of,
+    document,
     explanation_answer,
-    html,
     page_of,
     prediction_answer,
     write_page,
@@ -163,7 +163,7 @@ def test_what_is_too_much_for_a_page_is_said_before_it_is_computed(
     assert main(["sweep", "--h2d", "1MiB", "--chunks", "1..1000", "--streams", "1..1000", *output]) == 2
     assert "1,000,000 rows are more than the 100,000" in capsys.readouterr().err
     assert not (tmp_path / "rows.csv").exists()
-    monkeypatch.setattr(html, "MOST_OPS", 5)
+    monkeypatch.setattr(document, "MOST_OPS", 5)
     assert main(["predict", *CONFIGS[0][1:], *output[2:]]) == 2
     assert "use fewer chunks" in capsys.readouterr().err
 
