@@ -117,7 +117,7 @@ def test_a_stream_that_nobody_reads_leaves_the_file_whole(
 
 SLOWLY = """
 import os, sys, time
-import streamsim.files.atomic_files as files
+import streamsim.files as files
 from streamsim.cli import main
 
 class Slow:

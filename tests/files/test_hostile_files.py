@@ -61,7 +61,7 @@ def test_a_pipe_with_a_name_is_read_however_slowly_it_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its writer says nothing before the reader's patience is at an end, and then a piece at a time."""
-    monkeypatch.setattr("streamsim.files.atomic_files.WRITER_S", 0.01)
+    monkeypatch.setattr("streamsim.files.WRITER_S", 0.01)
     path = tmp_path / "pipe"
     os.mkfifo(path)
     keeps_open = os.open(path, os.O_RDWR)
@@ -87,7 +87,7 @@ def test_neither_a_pipe_that_nobody_writes_to_nor_a_device_is_waited_for(
     read: Callable[[Path], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A device, of which some have no end."""
-    monkeypatch.setattr("streamsim.files.atomic_files.WRITER_S", 0.01)
+    monkeypatch.setattr("streamsim.files.WRITER_S", 0.01)
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(InputError, match=r"pipe: is a pipe that nobody writes to$"):
         read(tmp_path / "pipe")
@@ -130,19 +130,8 @@ def bomb(begins: bytes, n_bytes: int) -> bytes:
 # Any bytes at all
 
 TOKENS = (
-    b"-1",
-    b"0",
-    b"1e999",
-    b"NaN",
-    b"null",
-    b"true",
-    b'""',
-    b"[]",
-    b"{}",
-    b"9" * 30,
-    b"9" * 5000,
-    b'"\xff"',
-    b'"64m"',
+    *(b"-1", b"0", b"1e999", b"NaN", b"null", b"true", b'""', b"[]", b"{}"),
+    *(b"9" * 30, b"9" * 5000, b'"\xff"', b'"64m"'),
 )
 SCHEDULE_BYTES = dump_schedule(ring(pipeline_of(64), chunks=4, buffers=3, streams=2))
 

@@ -9,7 +9,6 @@ import pytest
 
 from streamsim.errors import InputError
 from streamsim.files import (
-    check_writable,
     replacing,
     replacing_packed,
     write_bytes,
@@ -76,19 +75,6 @@ def test_a_pipe_is_written_to_and_not_replaced(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_link_in_a_folder_that_takes_no_file_is_written_through(tmp_path: Path) -> None:
-    """And /dev/stdout is such a link."""
-    folder, other = tmp_path / "locked", tmp_path / "other"
-    folder.mkdir()
-    other.mkdir()
-    (folder / "link").symlink_to(other / "file")
-    folder.chmod(0o555)
-    check_writable(folder / "link")
-    write_text("text", folder / "link")
-    assert (other / "file").read_text() == "text"
-
-
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root may give a file away")
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o4755])
 def test_a_file_that_root_replaces_stays_its_owners(tmp_path: Path, mode: int) -> None:
@@ -99,19 +85,6 @@ def test_a_file_that_root_replaces_stays_its_owners(tmp_path: Path, mode: int) -
     write_text("after", path)
     found = path.stat()
     assert (path.read_text(), found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode)) == ("after", 1234, 5678, mode)
-
-
-def test_who_may_not_give_a_file_away_still_replaces_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "out.json"
-    path.write_text("before")
-    path.chmod(0o664)
-
-    def refuse(_path: Path, _user: int, _group: int) -> None:
-        raise PermissionError
-
-    monkeypatch.setattr("os.chown", refuse)
-    write_text("after", path)
-    assert (path.read_text(), stat.S_IMODE(path.stat().st_mode)) == ("after", 0o664)
 
 
 def test_a_name_that_says_gzip_is_kept_to(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 
 from streamsim.errors import InputError
-from streamsim.files import atomic_files, check_writable, write_bytes
+from streamsim.files import check_writable, read_bytes, write_bytes
 from streamsim.text import GZIP_MAGIC, LARGEST_TOML_BYTES, WORDS, kind_of, mistaken_for
 from streamsim_validate.records.record import SCHEMA_VERSION, Card, Entry, Machine, Record, Run, Spans, this_machine
 
@@ -31,7 +31,7 @@ _BEFORE_VALUES = (b",", b"[", b"{")  # one of them stands before every value of 
 
 def read_stored(path: str | os.PathLike[str]) -> bytes:
     """Return the bytes of a file or pipe. Raises InputError if it cannot be read, or is larger than any record."""
-    return atomic_files.read_bytes(path, LARGEST_BYTES)
+    return read_bytes(path, LARGEST_BYTES)
 
 
 def unzipped(data: bytes) -> bytes:
