@@ -37,7 +37,6 @@ PINNED = (CopyMemory.PINNED, CopyMemory.UNKNOWN)  # a replay takes memory that i
 OTHER = {"h2d": "d2h", "d2h": "h2d"}
 LEAST_BYTES = 256 << 10  # smaller copies are mostly latency and show no rate
 SLOW, SLOW_NS = 1.5, 20_000  # a copy is slow from this multiple of the time that its rate explains, and this much more
-ENOUGH = 8  # the least number of copies right behind another one, or of waits, to find a time between them
 LEAST_SHARE = 0.02  # the least share of all copies' time, alone or beside the other direction, for a rate of this kind
 
 
@@ -132,8 +131,7 @@ def _pinned(recording: Recording, device: Device, direction: str, most: float) -
     rows = rows[large]
     beside_ns = _beside_ns(work, rows, direction)
     sizes = work.bytes[rows]
-    latency_ns = link.latency_s * 1e9 - _between_ns(recording, direction, link.latency_s * 1e9)
-    took_ns = (work.end_ns - work.start_ns)[rows] - round(latency_ns)
+    took_ns = (work.end_ns - work.start_ns)[rows] - round(link.latency_s * 1e9)
     alone_ns = np.maximum(took_ns - beside_ns, 1)
     shares = np.array([alone_ns.sum(), beside_ns.sum()]) / (alone_ns.sum() + beside_ns.sum())
     field, shared = f"{direction}.bandwidth_bytes_per_s", f"{direction}.duplex_bandwidth_bytes_per_s"
@@ -148,20 +146,6 @@ def _pinned(recording: Recording, device: Device, direction: str, most: float) -
         rates = np.full(2, _rate(sizes, took_ns))
     alone = min(float(rates[0]), most)
     return {field: alone, shared: min(float(rates[1]), alone)}
-
-
-def _between_ns(recording: Recording, direction: str, most_ns: float) -> float:
-    """Return the median nanoseconds between copies of a direction that waited for each other, at most ``most_ns``.
-
-    On some cards, a profiler's times of a copy begin with its bytes, and on others with its command.
-    """
-    work, calls = recording.work, recording.calls
-    rows = np.flatnonzero(_copies(work, direction, *PINNED) & (work.call != NONE))
-    before, after = rows[:-1], rows[1:]
-    has_waited = calls.end_ns[work.call[after]] < work.end_ns[before]
-    has_waited &= latest_before(work.stream, work.end_ns)[after] < work.end_ns[before]
-    gaps_ns = (work.start_ns[after] - work.end_ns[before])[has_waited]
-    return float(np.median(gaps_ns).clip(0, most_ns)) if len(gaps_ns) >= ENOUGH else 0.0
 
 
 def _beside_ns(work: CardWork, rows: NDArray[np.int64], direction: str) -> NDArray[np.int64]:

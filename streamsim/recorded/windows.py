@@ -98,12 +98,12 @@ def window_ns(recording: Recording, window: str) -> tuple[int, int]:
     if 0 < len(spans) < which:
         raise InputError(f"--window = {shown(window)}: there are {len(spans)} of that name")
     if len(spans):
-        first_ns, last_ns = spans[which - 1]
-        return int(first_ns), max(int(last_ns), int(first_ns) + 1)
-    if ".." in window:
-        first_s, last_s = _ends_s(window)
-        return round(first_s * 1e9), round(last_s * 1e9)
-    raise InputError(f"--window = {shown(window)}: no annotation has this name (--list; or times: 1ms..5ms)")
+        first_ns, last_ns = spans[which - 1].tolist()
+        return first_ns, max(last_ns, first_ns + 1)
+    ends_s = _ends_s(window)
+    if ends_s is None:
+        raise InputError(f"--window = {shown(window)}: no annotation has this name (--list; or times: 1ms..5ms)")
+    return round(ends_s[0] * 1e9), round(ends_s[1] * 1e9)
 
 
 def name_of(recording: Recording, window: str) -> tuple[str, int]:
@@ -122,23 +122,23 @@ def check_window(window: str) -> None:
     """Raise InputError for an empty name, and for times that end before they begin."""
     if not window.strip():
         raise InputError("--window = '': expected the name of a range, or times such as 1ms..5ms")
-    if are_times(window):
-        _ends_s(window)
-
-
-def _ends_s(window: str) -> tuple[float, float]:
-    first_s, last_s = (parse_seconds(text, "--window") for text in window.split("..", 1))
-    if last_s <= first_s:
-        raise InputError(f"--window = {shown(window)}: expected the earlier time first")
-    return first_s, last_s
+    _ends_s(window)
 
 
 def are_times(window: str) -> bool:
     """Return True if the window is given by times, not by a name."""
+    return _ends_s(window) is not None
+
+
+def _ends_s(window: str) -> tuple[float, float] | None:
+    first, _, last = window.partition("..")
     try:
-        return ".." in window and all(parse_seconds(text, "--window") >= 0 for text in window.split("..", 1))
+        ends_s = parse_seconds(first, "--window"), parse_seconds(last, "--window")
     except InputError:
-        return False
+        return None
+    if ends_s[1] <= ends_s[0]:
+        raise InputError(f"--window = {shown(window)}: expected the earlier time first")
+    return ends_s
 
 
 def _spans_of(recording: Recording, name: str) -> NDArray[Any]:
