@@ -4,7 +4,6 @@ import pytest
 from effort import examples
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from msgspec.structs import replace
 
 from streamsim.compiled import simulate_one_of_many
 from streamsim.device import load_device
@@ -14,7 +13,6 @@ from streamsim.diagnosis import (
     MISTAKES,
     STOPPED_EARLY,
     Diagnosis,
-    Measured,
     Mistake,
     diagnose,
     made,
@@ -27,8 +25,6 @@ from streamsim.program import (
     Schedule,
     Workload,
     WorkloadKernel,
-    one_stream,
-    serial,
     workload_of_sizes,
 )
 from streamsim.transform import Source, Work
@@ -106,15 +102,6 @@ def test_a_mistake_changes_no_work(workload: Workload, config: Config, mistakes:
 
 
 @examples(15)
-@given(workloads, configs)
-def test_what_takes_its_time_is_as_it_was_meant(workload: Workload, config: Config) -> None:
-    found = diagnose(workload, "rtx4090", seconds(meant(workload, config)), config)
-    assert found.explanations[0].title == AS_MEANT
-    assert found.simplest == found.explanations[:1]
-    assert found.next is None
-
-
-@examples(15)
 @given(workloads, configs, st.floats(1e-5, 1.0))
 def test_what_fits_any_time_comes_first_and_the_rest_by_how_near_it_is(
     workload: Workload, config: Config, measured: float
@@ -125,7 +112,6 @@ def test_what_fits_any_time_comes_first_and_the_rest_by_how_near_it_is(
 # By hand: on the ideal device copies run at 64 GB/s both ways, so that 64 MB take 1 ms; the kernel takes 1 ms. Four
 # chunks over four streams take (4 + 2) / 4 ms = 1.5 ms; serial, in one stream, or with a wait behind each chunk 3 ms.
 
-STAGES = workload_of_sizes(["64MB"], ["1ms"], ["64MB"])
 FOUR = Config("depth-first", 4, 4)
 
 
@@ -139,21 +125,6 @@ def test_equal_stages_by_hand() -> None:
         assert found[title] == pytest.approx(3 * h2d_s, rel=1e-4)
     # One engine copies 8 quarters of both directions; depth-first nothing overlaps on it: N s.
     assert found["one copy engine for both directions"] == pytest.approx(3 * h2d_s, rel=1e-4)
-
-
-def test_several_measured_times_narrow_it_down() -> None:
-    """Over one stream and over four the same time: the streams do nothing. Without kernels blocking copies show."""
-    blocking = serial(WORK, 8)
-    device = load_device("rtx4090")
-    took_s = simulate_one_of_many(blocking, device).makespan_s
-    one = diagnose(WORK, device, took_s, MEANT)
-    both = diagnose(WORK, device, [Measured(took_s, 1), Measured(took_s, 4)], MEANT)
-    in_one_s = simulate_one_of_many(one_stream(replace(WORK, kernels=()), 8), device).makespan_s
-    three = diagnose(
-        WORK, device, [Measured(took_s, 1), Measured(took_s, 4), Measured(in_one_s, without_kernels=True)], MEANT
-    )
-    assert len(three.fitting) <= len(both.fitting) <= len(one.fitting)
-    assert ("copies block the host",) in [found.titles for found in both.fitting]
 
 
 def test_a_clock_that_stops_early_is_recognised() -> None:

@@ -1,7 +1,6 @@
 """What ``streamsim-validate capture`` wrote: read as the other formats are, whatever is wrong with it in one line."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import fake_cupti
@@ -9,10 +8,9 @@ import msgspec
 import pytest
 import strategies as card
 from effort import examples
-from fake_cupti import NONE_32, ActivityKind, StreamFlag, record
+from fake_cupti import ActivityKind, StreamFlag, record
 from hypothesis import assume, given
 from made_captures import captured, records_of
-from made_recordings import kineto, pipeline
 from perfect_profiler import recorded
 from strategies import NS, d2h, h2d, kernel, make_device, program
 
@@ -27,7 +25,6 @@ from streamsim.recorded import (
     WorkKind,
     program_of,
     read_captured,
-    read_recording,
     untraced_time_s,
 )
 
@@ -55,41 +52,6 @@ def launched(start: int, end: int, correlation: int, **more: Any) -> Any:
     shape = {"grid_x": 8, "grid_y": 2, "grid_z": 1, "block_x": 128, "block_y": 1, "block_z": 1}
     times = {"start": start, "end": end, "correlation_id": correlation}
     return record(ActivityKind.CONCURRENT_KERNEL, **{"name": "k", **times, **shape, **PLACED, **more})
-
-
-def small() -> list[Any]:
-    """The pipeline of ``made_recordings``, in nanoseconds."""
-    return [
-        record(ActivityKind.DEVICE, id=0, name="a card", global_memory_size=1 << 30, num_multiprocessors=4),
-        record(ActivityKind.CONTEXT, context_id=1, device_id=0, null_stream_id=7),
-        call("cudaMemcpyAsync", 10_000, 15_000, 1),
-        call("cudaLaunchKernel", 20_000, 30_000, 2),
-        call("cudaMemcpyAsync", 40_000, 45_000, 3),
-        call("cudaStreamSynchronize", 50_000, 150_000, 4),
-        copy(20_000, 60_000, 1, 1, 2, 3),
-        launched(65_000, 95_000, 2),
-        copy(100_000, 140_000, 3, 2, 3, 2),
-        record(ActivityKind.SYNCHRONIZATION, correlation_id=4, cuda_event_id=NONE_32, type=3, **PLACED),
-    ]
-
-
-def test_a_pipeline_is_that_of_the_other_formats(tmp_path: Path) -> None:
-    (tmp_path / "t.json").write_text(kineto(*pipeline()[2:]))
-    other, found = read_recording(tmp_path / "t.json"), read(*small())
-    plain = {"names", "name", "correlation"}  # the order of the names is the format's, and a copy's is its own
-
-    def columns(recording: Recording, table: Any) -> dict[str, Any]:
-        names = [recording.names[name] for name in table.name] if table is recording.calls else []
-        return {"names": names} | {
-            name: getattr(table, name).tolist() for name in table.__struct_fields__ if name not in plain
-        }
-
-    assert columns(found, found.calls) == columns(other, other.calls)
-    assert columns(found, found.work) == columns(other, other.work)
-    assert [(stream.id, stream.kind) for stream in found.streams] == [(7, "legacy")]
-    assert found.cards == other.cards
-    assert found.tool == "CUPTI, cupti-python 13.0.1"
-    assert not found.unread
 
 
 @examples(60)
@@ -151,12 +113,6 @@ def test_what_a_copy_is_cuptis_numbers_say(
     assert (work.direction[0], work.memory[0]) == (direction, memory)
 
 
-def test_a_copy_between_two_cards_is_one_whatever_its_kind_says() -> None:
-    times = {"start": 10, "end": 20, "correlation_id": 1, "bytes": 4, "copy_kind": 8, "src_kind": 3, "dst_kind": 3}
-    found = read(record(ActivityKind.MEMCPY2, src_device_id=0, dst_device_id=1, **times, **PLACED))
-    assert found.work.direction.tolist() == [CopyDirection.PEER]
-
-
 def test_memsets_graphs_and_ranges_are_read_without_the_profilers_own() -> None:
     found = read(
         call("cudaGraphLaunch", 10, 20, 1),
@@ -177,7 +133,7 @@ def test_memsets_graphs_and_ranges_are_read_without_the_profilers_own() -> None:
 
 def test_the_ranges_of_untraced_runs_are_in_the_order_of_their_starts() -> None:
     rows = [(0, "b", 700, 800), (0, "a", 500, 600), (1, "a", 10, 30), (1, "a", 50, 40)]
-    found = read(*small(), untraced=rows)
+    found = read(*records_of(stepping()), untraced=rows)
     names = [[found.names[name] for name in run.name] for run in found.untraced]
     assert names == [["a", "b"], ["a"]]
     assert [run.start_ns.tolist() for run in found.untraced] == [[0, 200], [0]]
@@ -191,17 +147,11 @@ def test_what_refers_to_nothing_and_what_is_of_a_later_version_is_counted() -> N
     columns = {"start": [1], "end": [2], "thread": [1], "correlation": [9], "name": [999]}
     later = {"table": "something new", "columns": {"a": [1]}}
     more = [json.dumps({"table": "calls", "columns": columns}).encode(), json.dumps(later).encode()]
-    found = read_captured(
-        "t.json", iter([b"\n".join([*captured(small()).splitlines()[:-1], *more, b'{"end":true,"dropped":3}'])])
-    )
+    lines = captured(records_of(stepping())).splitlines()[:-1]
+    found = read_captured("t.json", iter([b"\n".join([*lines, *more, b'{"end":true,"dropped":3}'])]))
     assert "a name that is missing" in [found.names[name] for name in found.calls.name]
     counted = {row.what: row.count for row in found.unread}
     assert counted == {"records of table 'something new'": 1, "records that CUPTI lost": 3}
-
-
-def test_a_program_that_did_nothing_is_one_without_rows() -> None:
-    found = read(record(ActivityKind.DEVICE, id=0, name="a card"))
-    assert (len(found.calls), len(found.work)) == (0, 0)
 
 
 # What a window takes when nothing records it
@@ -230,11 +180,3 @@ def test_a_window_takes_its_untraced_time_without_what_lies_around_its_program(
     untraced = [(run, "step", k * 1000, k * 1000 + ns) for run, ns in enumerate(untraced_ns) for k in range(2)]
     found = untraced_time_s(read(*records_of(was), ranges=ranges, untraced=untraced), window)
     assert found == (None if expected_ns is None else pytest.approx(expected_ns * 1e-9))
-
-
-def test_a_window_whose_work_still_runs_when_it_closes_has_no_untraced_time() -> None:
-    was = stepping()
-    closes = int(was.work.end_ns[2]) - 1
-    found = read(*records_of(was), ranges=[("step", 0, closes)], untraced=[(0, "step", 0, 100)])
-    assert untraced_time_s(found, "step") is None
-    assert untraced_time_s(found, None) is None

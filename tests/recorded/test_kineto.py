@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made_recordings import PID, PINNED_IN, TID, call, copy, kernel, kineto, pipeline, span
+from made_recordings import PID, TID, call, copy, kernel, kineto, pipeline, span
 
 from streamsim.recorded import (
     NONE,
@@ -127,17 +127,6 @@ def test_amd_s_calls_have_bytes_as_text_and_their_cards_other_numbers(trace: Pat
     assert (found.work.grid[1].tolist(), found.work.block[1].tolist()) == ([7, 2, 1], [64, 1, 1])
     assert [(card.id, card.name, card.multiprocessors) for card in found.cards] == [(2, "a card", 4)]
     assert not found.unread
-
-
-def test_a_listed_card_keeps_its_own_name(trace: Path) -> None:
-    """Of two listed cards, one has work; and of one listed card, two others have."""
-    two = [{"id": number, "name": f"card {number}"} for number in (0, 1)]
-    trace.write_text(kineto(*pipeline(), deviceProperties=two))
-    assert [card.name for card in read_recording(trace).cards] == ["card 0"]
-    elsewhere = [copy(PINNED_IN, 5, 20, 1), copy(PINNED_IN, 5, 20, 1)]
-    for number, event in enumerate(elsewhere, 1):
-        event["args"]["device"] = number
-    assert [card.name for card in read(trace, *elsewhere).cards] == ["", ""]
 
 
 def test_a_time_since_1970_is_exact(trace: Path) -> None:

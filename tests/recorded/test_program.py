@@ -20,7 +20,6 @@ from streamsim.recorded import (
     replay,
     uncontended_ns,
     warnings_of,
-    while_recorded,
     without_recording,
 )
 
@@ -129,25 +128,6 @@ def test_of_work_that_was_called_before_only_the_rest_is_replayed() -> None:
     }
 
 
-def test_a_thread_that_stood_still_while_another_called_has_waited_for_it() -> None:
-    """As in PyTorch's backward pass: thread 1 calls while thread 0 calls nothing; each goes on 3 ticks later."""
-    ops = (
-        h2d(1, 10),
-        WaitThread(0, thread=1),
-        HostWork(3 * NS, thread=1),
-        kernel(1, 5, thread=1),
-        kernel(1, 5, thread=1),
-        WaitThread(1),
-        HostWork(3 * NS),
-        d2h(1, 10),
-    )
-    device = make_device(copy=2, kernel=4)
-    found = program_of(recorded(simulate(program(*ops), device)))
-    without = [type(op) for op in found.schedule.ops]
-    assert without == [Copy, WaitThread, HostWork, Kernel, Kernel, WaitThread, HostWork, Copy]
-    assert [op for op in found.schedule.ops if isinstance(op, WaitThread)] == [WaitThread(0, thread=1), WaitThread(1)]
-
-
 def test_a_kernel_takes_what_it_took_or_what_its_like_take_alone() -> None:
     """Two kernels of half the card side by side with a third of all of it: that one slows, and its like alone says 8.
 
@@ -250,13 +230,3 @@ def test_an_untraced_time_that_no_cost_of_recording_explains_is_named() -> None:
         assert not found.is_reached
         assert why in found.how
         assert any(found.how in line for line in warnings_of(replay(was, device), found))
-
-
-def test_halving_the_links_bandwidth_shows() -> None:
-    ops = [op for k in range(1, 5) for op in (h2d(k, 4000), kernel(k, 100), d2h(k, 4000))]
-    was = recorded(simulate(program(*ops), while_recorded(make_device())))
-    found = replay(was, make_device())
-    assert found.error == 0
-    slow = replay(was, make_device(h2d=card.link(rate=0.5)))
-    assert slow.engines[0].predicted_s == 2 * slow.engines[0].recorded_s
-    assert slow.error > 0.5

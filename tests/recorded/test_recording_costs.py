@@ -23,7 +23,6 @@ from streamsim.recorded import (
     RecordedThread,
     Recording,
     costs_of,
-    costs_of_queries,
     program_of,
     replay,
     while_recorded,
@@ -155,11 +154,6 @@ def test_nothing_is_taken_off_where_it_is_not_known_and_the_time_is_a_range(laun
     assert found.program.taken_out_s == 0
     assert 0.7 * found.predicted_s < found.least_s <= found.predicted_s == found.most_s
     assert "not known" in found.how
-
-
-def test_a_few_of_them_say_nothing_and_neither_do_calls_that_work() -> None:
-    for was in (with_queries(ENOUGH - 1, 10, 7), with_queries(20, 10, 7, "cudaPointerGetAttributes")):
-        assert costs_of_queries(captured(was)) is None
 
 
 def test_while_a_card_is_recorded_engines_hear_of_each_other_a_microsecond_later() -> None:

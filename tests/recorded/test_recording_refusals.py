@@ -36,7 +36,6 @@ COMMANDS = [  # in a folder with a recording of the pipeline, t.json
     ("explain t.json --window 9s..10s", "--window 9s..10s: no call and no work is in it"),
     ("explain t.json --untraced-time fast", "--untraced-time = 'fast': expected a time"),
     ("explain t.json --trace t.json", "--trace t.json: is the file that is read; give another name"),
-    ("whatif t.json --kernel gemm=0.5x", "--kernel 'gemm': no kernel has such a name; there are '"),
 ]
 
 
@@ -62,8 +61,6 @@ KINETO = [
         '{"streams":["blocking"],"ops":[]}',
         "is a schedule, for `streamsim predict`; give a trace of the PyTorch profiler",
     ),
-    ("inputs = [4]", "is a workload, for `streamsim predict`; give a trace of the PyTorch profiler"),
-    ('{"x": "\\"traceEvents\\": ["}', "has no list traceEvents"),
     ('{"traceEvents": []}', "has no CUDA calls, copies or kernels; record with activities="),
     ('{"traceEvents": [{"ph": "X"}, {"ph" "X"}, {"ph": "X"}]}', "is malformed .*byte 36"),
     ('{"traceEvents": [{"x": ' + "[" * 100_000, "is nested too deeply"),
@@ -108,13 +105,9 @@ ROCPROF, XPLANE, NVPROF = (
 OTHERS: list[tuple[str, bytes | str, str]] = [
     ("t.json", b'{"rocprofiler-sdk-tool": []}', ROCPROF + "of AMD's cards, traces of PyTorch's profiler"),
     ("t.csv", b'"Kind","Agent_Id","Queue_Id"\n', ROCPROF),
-    ("t.pftrace", b"\x0a\x12", ROCPROF),
     ("t.xplane.pb", b"\x0a\x12", XPLANE + "record with: nsys profile"),
-    ("t", b"\x0a\x12\x08/device:GPU:0", XPLANE),
     ("t.nvvp", b"PK\x03", NVPROF),
     ("t.json", "CPU HIP API", ROCPROF),
-    ("t.json", "/device:GPU:0", XPLANE),
-    ("t.db", "StringTable", NVPROF),
     ("t.db", "rocpd_string", ROCPROF),
 ]
 
@@ -210,7 +203,6 @@ def test_a_file_that_is_cut_short_anywhere_is_refused(kind: str, tmp_path: Path)
 EVENTS = b'{"traceEvents": ['
 LIMITS: list[tuple[object, str, int, bytes, str]] = [
     (builder, "MOST_RECORDS", 5, kineto(*pipeline()).encode(), "has over 5 records; record a shorter part"),
-    (builder, "MOST_RECORDS", 5, capture().encode(), "has over 5 records; record a shorter part"),
     (
         builder,
         "MOST_NAME_BYTES",
@@ -253,7 +245,6 @@ WITHOUT_WORK = replace(COPIED, work=COPIED.work.rows(COPIED.work.kind < 0))
 WITHOUT_CALLS = replace(WITHOUT_WORK, calls=COPIED.calls.rows(COPIED.calls.kind < 0))
 TIMES = [
     ('"issued_ns":[0],"returned_ns":[1],"start_ns":[1],"end_ns":[2]', "recorded: has times of 1 ops; there are 2"),
-    ('"issued_ns":[0],"returned_ns":[],"start_ns":[1],"end_ns":[2]', "recorded.returned_ns: has 0 entries"),
     ('"issued_ns":[3],"returned_ns":[1],"start_ns":[1],"end_ns":[2]', "recorded.returned_ns[0]: is before"),
     ('"issued_ns":[-2],"returned_ns":[1],"start_ns":[1],"end_ns":[2]', "recorded.issued_ns: expected times from"),
     (
@@ -263,11 +254,8 @@ TIMES = [
     ),
 ]
 WINDOWS = [
-    ({"window": "load[3]"}, "--window = 'load[3]': no annotation has this name"),
     ({"window": "step[2]"}, "--window = 'step[2]': there are 1 of that name"),
     ({"window": "5us..2us"}, "--window = '5us..2us': expected the earlier time first"),
-    ({"window": "5us..x"}, "--window = 'x': expected a time such as"),
-    ({"window": "700us..800us"}, "--window 700us..800us: no call and no work is in it; --list shows"),
     ({"card": 2}, "--gpu = 2: not in the recording; it has 0, 1"),
     ({"card": 1, "process": 420}, "--gpu 1, --process 420: no call and no work is in it"),
 ]

@@ -6,7 +6,7 @@ import shlex
 from pathlib import Path
 
 import pytest
-from made_recordings import call, copy, kineto, pipeline, span
+from made_recordings import call, kineto, pipeline, span
 
 from streamsim.cli import main
 from streamsim.device import read_device
@@ -32,17 +32,6 @@ def rows_of(text: str) -> dict[str, str]:
     return {cell[0]: cell[1].strip() for cell in cells if len(cell) > 1}
 
 
-def test_the_table_says_what_was_found_and_what_the_card_did(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["explain", str(trace), "--all"]) == 0
-    rows = rows_of(capsys.readouterr().out)
-    assert rows["recorded"] == "140 us   PyTorch profiler"
-    assert rows["copies H2D, pinned"].split() == ["1", "1", "MiB,", "26.21", "GB/s,", "40", "us"]
-    assert rows["card 0 (a card)"].startswith("130 us")
-    assert rows["H2D busy"].split()[:3] == ["40", "us", "30.8%,"]
-    assert rows["idle"].split()[:3] == ["20", "us", "15.4%:"]
-    assert rows["in cudaStreamSynchronize"].startswith("100 us")
-
-
 def test_the_json_object_has_every_figure_of_the_summary(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", str(trace), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
@@ -52,15 +41,6 @@ def test_the_json_object_has_every_figure_of_the_summary(trace: Path, capsys: py
     assert found["cards"][0]["idle_s"] == summary.cards[0].idle_s
     assert [engine["name"] for engine in found["cards"][0]["engines"]] == ["H2D", "D2H", "kernels"]
     assert [call["count"] for call in found["calls"]] == [call.count for call in summary.calls]
-
-
-def test_what_is_not_understood_is_in_the_table(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    trace.write_text(kineto(*pipeline(), copy("Memcpy PtoP (Device -> Device)", 150, 1, 9)))
-    assert main(["explain", str(trace), "--all"]) == 0
-    rows = rows_of(capsys.readouterr().out)
-    assert rows["not understood"].split()[0] == "2"
-    assert rows["copies between cards"].split()[:3] == ["1", "not", "understood:"]
-    assert rows["work without a recorded call"].startswith("1 ")
 
 
 def test_the_list_names_what_can_be_chosen_and_each_of_it_can(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -64,9 +64,3 @@ def test_the_only_card_listed_is_meant_and_its_own_copies_give_its_rates(tmp_pat
     assert (found.recording.cards[0].id, found.recording.cards[0].name) == (2, "AMD Instinct MI300X VF")
     assert found.device.h2d.bandwidth_bytes_per_s == pytest.approx(50e9, rel=0.01)
     assert found.recording.work.bytes.max() == 100_000_000
-
-
-def test_a_grid_of_one_block_is_kept(tmp_path: Path) -> None:
-    found = replayed("one_block.json", tmp_path)
-    assert [amount.what for amount in summarise(found.recording).work] == ["kernels", "kernels of too few blocks"]
-    assert [op.fill for op in found.program.schedule.ops if hasattr(op, "fill")] == [pytest.approx(1 / 108)]

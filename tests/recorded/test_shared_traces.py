@@ -19,7 +19,6 @@ from streamsim.advice import explain
 from streamsim.model import simulate
 from streamsim.recorded import (
     CallKind,
-    RecordedCardUse,
     Recording,
     Replay,
     WorkKind,
@@ -27,7 +26,6 @@ from streamsim.recorded import (
     profile_of,
     read_recording,
     replay,
-    summarise,
     without_recording,
 )
 
@@ -54,10 +52,6 @@ def sql(name: str, query: str) -> list[tuple[Any, ...]]:
         return connection.execute(query).fetchall()
     finally:
         connection.close()
-
-
-def us(card: RecordedCardUse, engine: str) -> float:
-    return next(use.busy_s for use in card.engines if use.name == engine) * 1e6
 
 
 @pytest.mark.parametrize("name", KINETO)
@@ -93,21 +87,6 @@ def test_all_that_an_export_has_is_read(name: str) -> None:
             calls = set(sql(name, "SELECT correlationId, globalTid >> 24 FROM CUPTI_ACTIVITY_KIND_RUNTIME"))
             asked = sql(name, f"SELECT correlationId, globalPid >> 24 FROM {table}")
             assert (rows.call < 0).sum() == sum(key not in calls for key in asked)
-
-
-def test_two_h100s_are_bound_by_their_copies() -> None:
-    """Of 960 ms of each 921 are copies in and 22 kernels; a slice of a longer recording, without rows of events."""
-    found = read(TWO_H100)
-    summary = summarise(found)
-    assert [card.id for card in summary.cards] == [0, 1]
-    for card in summary.cards:
-        assert us(card, "H2D") == pytest.approx(921_000, rel=0.001)
-        assert us(card, "kernels") == pytest.approx(22_400, rel=0.01)
-        assert card.overlap_s == 0.0
-    unread = {what.what: what.count for what in summary.unread}
-    assert unread["waits whose event's record is not known"] == 236
-    assert unread["work without a recorded call"] == 2276
-    assert len(part_of(found, card=0).work) * 2 == len(found.work)
 
 
 def test_alexnet_has_waits_that_lead_to_their_records() -> None:
@@ -158,8 +137,3 @@ def test_the_t4s_explanation_names_the_launch_that_held_the_host() -> None:
     assert found.first is not None
     assert found.first.against == "slow-calls"
     assert re.search(r"cudaLaunchKernel of ops\[\d+\] held the host for 1\.536 ms", found.first.text)
-
-
-def test_every_file_of_the_folder_is_known() -> None:
-    files = {str(path.relative_to(SHARED)) for path in SHARED.rglob("*") if path.is_file()}
-    assert files - {"h200/times.json"} == {*KINETO, *NSYS}

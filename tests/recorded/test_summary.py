@@ -26,7 +26,6 @@ from streamsim.recorded import (
     program_of,
     read_recording,
     summarise,
-    times,
 )
 from streamsim.recorded import summary as idle
 
@@ -117,12 +116,6 @@ def test_a_wait_for_another_stream_by_hand(trace: Path) -> None:
         idle.ON_THE_WAY: 3,
         idle.BETWEEN_CALLS: 1,
     }
-
-
-def test_work_without_a_call_has_its_own_reason(trace: Path) -> None:
-    found = summary(trace, kernel(0, 5, 1), kernel(15, 5, 2))
-    assert us(found.cards[0].idle) == {idle.NO_CALL: 10}
-    assert [(unread.what, unread.count) for unread in found.unread] == [("work without a recorded call", 2)]
 
 
 def test_work_that_had_ended_before_the_first_call_is_no_part_of_the_cards_time(trace: Path) -> None:
@@ -246,15 +239,3 @@ def test_busy_overlap_and_idle_are_those_counted_tick_by_tick_and_the_reasons_ad
             times = next(((use.busy_s, use.alone_s) for use in card.engines if use.name == name), (0, 0))
             alone = sum(engines == {engine} for engines in busy)
             assert [round(time * 1e9) for time in times] == [sum(engine in engines for engines in busy), alone]
-
-
-@examples(100)
-@given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 20)), max_size=12), st.integers(0, 35), st.integers(0, 9))
-def test_what_is_covered_is_what_is_counted(spans: list[tuple[int, int]], start: int, took: int) -> None:
-    begin, length = (np.array([span[side] for span in spans], np.int64) for side in (0, 1))
-    first, last = times.merged(begin, begin + length)
-    assert (first[1:] > last[:-1]).all()
-    assert times.length((first, last)) == len({t for a, b in spans for t in range(a, a + b)})
-    covered = times.Covered((first, last))
-    counted = sum(any(a <= t < a + b for a, b in spans) for t in range(start, start + took))
-    assert covered.within(np.array([start]), np.array([start + took])) == counted

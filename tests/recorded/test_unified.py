@@ -3,17 +3,15 @@
 from pathlib import Path
 
 import pytest
-from made_recordings import Export, call, copy, export, kineto, pipeline, process
+from made_recordings import Export, export, process
 
 from streamsim.cli import main
 from streamsim.device import changed, load_device
 from streamsim.program import Kernel, RecordedTrack
 from streamsim.recorded import (
-    CallKind,
     RecordedAmount,
     Recording,
     pages_to_prefetch,
-    part_of,
     read_recording,
     recorded_times,
     replay,
@@ -126,24 +124,3 @@ def test_the_recorded_time_line_has_a_lane_for_each_cause(recording: Recording, 
     ]
     assert line.makespan_s == pytest.approx(138e-6)
     assert not replay(recording).timeline.tracks
-
-
-def test_a_part_of_a_recording_has_its_own_pages(recording: Recording) -> None:
-    assert len(part_of(recording, process=420).pages) == len(part_of(recording, card=0).pages) == 8
-    assert len(part_of(recording, skip_first=True).pages) == 8 - 1  # without the last, after all work
-    assert len(part_of(recording, window="0..50us").pages) == 3
-
-
-def test_a_copy_of_unified_memory_that_a_call_issued_takes_what_it_took(tmp_path: Path) -> None:
-    path = tmp_path / "t.json"
-    managed = copy("Memcpy HtoD (Managed -> Device)", 145, 30, 9)
-    path.write_text(
-        kineto(*pipeline(), call("cudaMemPrefetchAsync", 1, 1, 8), call("cudaMemcpyAsync", 46, 1, 9), managed)
-    )
-    recording = read_recording(path)
-    assert recording.calls.kind[0] == CallKind.PREFETCH
-    found = replay(recording)
-    assert found.recorded_s == pytest.approx(174e-6)
-    kernels = [op for op in found.program.schedule.ops if isinstance(op, Kernel)]
-    assert [(op.name, op.duration_s) for op in kernels[1:]] == [("copy of unified memory", 30e-6)]
-    assert [unread.what for unread in found.program.assumed] == ["copies of unified memory"]

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from made_recordings import PID, PINNED_IN, TID, call, copy, export, kernel, kineto, span
 
-from streamsim.recorded import Recording, named_spans, part_of, read_recording
+from streamsim.recorded import Recording, part_of, read_recording
 
 # Two steps of a copy and a kernel. The second step's copy runs beside the first's kernel, as prefetching does; the
 # first's kernel runs into the second step.
@@ -102,14 +102,3 @@ def test_processes_and_cards(tmp_path: Path) -> None:
     second = part_of(both, card=1)
     assert (second.calls.start_ns - 10**6).tolist() == alone.calls.start_ns.tolist()
     assert {second.threads[thread].id for thread in second.calls.thread} == {TID}
-
-
-def test_names_are_listed_the_longest_first(recording: Recording) -> None:
-    assert [
-        (span.name, span.count, round(span.first_s * 1e6), round(span.total_s * 1e6)) for span in named_spans(recording)
-    ] == [
-        ("all", 1, 0, 100),
-        ("ProfilerStep#1", 1, 0, 40),
-        ("ProfilerStep#2", 1, 40, 40),
-        ("load", 2, 40, 20),
-    ]
