@@ -39,7 +39,6 @@ from streamsim_validate.calibrate.samples import (
     nearest_numbers,
     rms,
     simulated_issue_s,
-    simulated_per_link,
 )
 from streamsim_validate.records import CALIBRATED_ON, CallCosts, Chain, relative_deviation
 
@@ -57,13 +56,10 @@ class Link(NamedTuple):
 
 def fit_link(points: Sequence[tuple[float, float]]) -> Link:
     """Return the weighted least squares line through (bytes, seconds): errors are relative to each point's time."""
-    weights = [1 / seconds**2 for _, seconds in points]
-    total = sum(weights)
-    mean_x = sum(w * x for w, (x, _) in zip(weights, points, strict=True)) / total
-    mean_y = sum(w * y for w, (_, y) in zip(weights, points, strict=True)) / total
-    above = sum(w * (x - mean_x) * (y - mean_y) for w, (x, y) in zip(weights, points, strict=True))
-    slope = above / sum(w * (x - mean_x) ** 2 for w, (x, _) in zip(weights, points, strict=True))
-    return Link(max(0.0, mean_y - slope * mean_x), slope)
+    weights = [1 / took_s for _, took_s in points]  # ZeroDivisionError where longer chains took no longer
+    n_bytes, seconds = np.array(points).T
+    slope, latency_s = map(float, np.polyfit(n_bytes, seconds, 1, w=weights))
+    return Link(max(0.0, latency_s), slope)
 
 
 def quiet_link(samples: Samples, direction: Direction, host: Host, link: Link) -> LinkDirection:
@@ -195,25 +191,17 @@ def stairs(points: Sequence[tuple[int, float]], layer: int, most: int) -> list[t
     the most blocks: the same time from one full ``layer``, a block on each, to the next. The largest known launch of a
     stair gives its time. Unknown stairs lie on a line between the nearest known ones.
     """
-    known = {-(-elements // layer): seconds for elements, seconds in points}
+    known = [-(-elements // layer) for elements, _ in points], [seconds for _, seconds in points]
     found = [point for point in points if point[0] < layer]
     for stair in range(1, most // layer + 1):
-        seconds = _on_line(known, stair)
+        seconds = float(np.interp(stair, *known))
         found += [((stair - 1) * layer + 1, seconds)] if stair > 1 else []
         found.append((stair * layer, seconds))
     return found + [point for point in points if point[0] > found[-1][0]]
 
 
-def _on_line(known: Mapping[int, float], at: int) -> float:
-    """Return the value at ``at``, on the line between the nearest known ones; beyond all of them, the nearest one."""
-    above = min((x for x in known if x >= at), default=max(known))
-    below = max((x for x in known if x <= at), default=above)
-    if above == below:
-        return known[below]
-    return known[below] + (known[above] - known[below]) * (at - below) / (above - below)  # shipped profiles have this
-
-
 STEPS = ("hk", "kd", "hd", "kh", "dk", "dh")
+NAMES = {"h": "h2d", "k": "kernel", "d": "d2h"}
 
 
 def fit_hand_overs(samples: Samples, alone: dict[Direction, Link]) -> HandOver:
@@ -232,17 +220,10 @@ def fit_hand_overs(samples: Samples, alone: dict[Direction, Link]) -> HandOver:
     each = np.linalg.lstsq(np.array(rows), np.array(sums))[0]
     if each.min() < 0:
         each = non_negative(rows, sums)
-    found = dict(zip(STEPS, map(float, each), strict=True))
-    return HandOver(
-        h2d_to_kernel_s=found["hk"],
-        kernel_to_d2h_s=found["kd"],
-        h2d_to_d2h_s=found["hd"],
-        kernel_to_h2d_s=found["kh"],
-        d2h_to_kernel_s=found["dk"],
-        d2h_to_h2d_s=found["dh"],
-        kernel_to_kernel_s=0.0,  # part of the kernels' own times
-        event_s=max(0.0, samples.per_link("ping-pong", 0) - kernel_s),
-    )
+    numbers = [f"{NAMES[step[0]]}_to_{NAMES[step[1]]}_s" for step in STEPS]
+    found = dict(zip(numbers, map(float, each), strict=True))
+    event_s = max(0.0, samples.per_link("ping-pong", 0) - kernel_s)
+    return HandOver(**found, kernel_to_kernel_s=0.0, event_s=event_s)  # kernels' own times have theirs
 
 
 def _own_s(samples: Samples, cycle: str, alone: dict[Direction, Link], kernel_s: float) -> float:
@@ -259,11 +240,15 @@ def fit_event_streams(samples: Samples, device: Device) -> Device:
     """Return the device with the cost that streams beyond two add to an event's hand-over, from rounds over six."""
     if not samples.has(probes.ROUND_KINDS):
         return device
-    shown = simulated_per_link(probes.rounds(), device)
-    missed = {key: samples.per_link(*key) - seconds for key, seconds in shown.items()}
-    few, many = probes.ROUND_STREAMS
-    more_s = mean(missed[f"round {c}", many] - missed[f"round {c}", few] for c in probes.ROUNDS) / (many - few)
+    more_s = -mean(_missed_per_stream(samples, device))
     return replace(device, hand_over=replace(device.hand_over, event_streams_s=max(0.0, more_s)))
+
+
+def _missed_per_stream(samples: Samples, device: Device) -> list[float]:
+    """Return for each kind of round by how many seconds the model misses what a stream more adds."""
+    few, many = probes.ROUND_STREAMS
+    missed = {(m.kind, m.size): m.missed_s for m in misfits(samples, list(probes.rounds()), device)}
+    return [(missed[f"round {c}", many] - missed[f"round {c}", few]) / (many - few) for c in probes.ROUNDS]
 
 
 def fit_queues(samples: Samples, kind: str) -> int:
@@ -474,10 +459,7 @@ def event_streams_spread(samples: Samples, device: Device) -> dict[str, float]:
     streams_s = device.hand_over.event_streams_s
     if not streams_s:
         return {}
-    few, many = probes.ROUND_STREAMS
-    missed = {(m.kind, m.size): m.missed_s for m in misfits(samples, list(probes.rounds()), device)}
-    missed_s = rms((missed[f"round {c}", many] - missed[f"round {c}", few]) / (many - few) for c in probes.ROUNDS)
-    return {"hand_over.event_streams_s": min(1.0, missed_s / streams_s)}
+    return {"hand_over.event_streams_s": min(1.0, rms(_missed_per_stream(samples, device)) / streams_s)}
 
 
 def calls_spread(samples: Samples, after_wait_s: float) -> dict[str, float]:

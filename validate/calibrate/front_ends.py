@@ -100,10 +100,14 @@ def measure_front_ends(
 def measure_compiled(program: CompiledRounds) -> Rounds:
     """Return the seconds of a round of compiled programs, by kind."""
     runs = _shuffled(KINDS)
-    found: dict[str, list[float]] = {kind: [] for kind in KINDS}
-    for kind, seconds in zip(runs, program.rounds_s(runs, TURNS), strict=True):
-        found[kind].append(seconds)
-    return {kind: tuple(seconds) for kind, seconds in found.items()}
+    return _by_kind(runs, program.rounds_s(runs, TURNS))
+
+
+def _by_kind(runs: Sequence[str], seconds: Iterable[float]) -> Rounds:
+    found: dict[str, list[float]] = {}
+    for kind, took_s in zip(runs, seconds, strict=True):
+        found.setdefault(kind, []).append(took_s)
+    return {kind: tuple(each) for kind, each in found.items()}
 
 
 def _shuffled(kinds: Iterable[str]) -> list[str]:
@@ -118,15 +122,14 @@ def measure_front_end(
 ) -> Rounds:
     """Return the seconds of a round of a library, by kind. The kinds are interleaved in shuffled order."""
     kinds = kinds_of(calls)
-    runs = _shuffled(kinds)
-    found: dict[str, list[float]] = {kind: [] for kind in kinds}
+    runs, seconds = _shuffled(kinds), list[float]()
     with collector_off():
         for kind in kinds[:: len(kinds) // WARM_UP]:
             time_round(calls, kind, clock)
         for i, kind in enumerate(runs):
             on_step(f"calibrating {calls.name}", i, len(runs))
-            found[kind].append(time_round(calls, kind, clock))
-    return {kind: tuple(seconds) for kind, seconds in found.items()}
+            seconds.append(time_round(calls, kind, clock))
+    return _by_kind(runs, seconds)
 
 
 def kinds_of(calls: Calls) -> tuple[str, ...]:

@@ -176,11 +176,9 @@ class Recipe(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def simplicity(self) -> tuple[int, ...]:
         """The smaller, the simpler, as for :class:`~streamsim.program.patterns.Config`; other patterns come last."""
+        if self.pattern == "ring" or self.pattern in ORDER_OF:
+            return (0, *config_of(self).simplicity)
         arguments: dict[str, Any] = self.arguments
-        if self.pattern == "ring":
-            return (0, *Config(**{"streams": arguments["buffers"], **arguments}).simplicity)
-        if self.pattern in ORDER_OF:
-            return (0, *Config(ORDER_OF[self.pattern], **arguments).simplicity)
         buffers = arguments.get("buffers", 0)
         streams = arguments.get("streams", arguments.get("lanes", buffers or 1))
         return (1, arguments.get("chunks", 1), streams, buffers, arguments.get("launch") == "graph")
