@@ -10,13 +10,14 @@ changes are made one after another.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from functools import reduce
+from itertools import chain
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
 from streamsim.device import Device
 from streamsim.errors import SHORTEST_KERNEL_S, InputError
-from streamsim.program import Config, Copy, HostWork, Kernel, Op, Region, Schedule, Synchronize, WaitThread
+from streamsim.program import Config, Copy, HostWork, Kernel, Op, Schedule, Synchronize, WaitThread
 from streamsim.text import counted, format_bytes, format_seconds, shown
 from streamsim.timeline import call_name
 from streamsim.transform import calls_and_memory as calls
@@ -26,7 +27,6 @@ from streamsim.transform.chunks import (
     in_chunks,
     in_order,
     in_streams,
-    is_by_steps,
     prefetched,
     with_buffers,
     without_needless_waits,
@@ -343,9 +343,8 @@ def chunks(count: int) -> Change:
     def make(case: Work) -> Work:
         if case.pipeline is not None:
             return case.with_options(chunks=count, streams=min(case.pipeline.config.streams, count))
-        schedule = case.schedule  # what the host does once, in a slow first call, is not done again for every piece
-        made = schedule if is_by_steps(schedule) else calls.slow_calls_apart(case)
-        return case.issued(made).issued(*in_chunks(made, count, _hidden_tables(case)))
+        known = dependences_of(case.first).shared.values() if case.first else ()  # another change may hide it
+        return case.issued(*in_chunks(case.schedule, count, frozenset(chain.from_iterable(known))))
 
     def needs(case: Work) -> str:
         schedule = case.schedule
@@ -353,15 +352,6 @@ def chunks(count: int) -> Change:
         return "" if is_known else CAN_BE_CUT
 
     return Change(f"--chunks {count}", make, lambda _: f"cut into {counted(count, 'chunk')}", needs)
-
-
-def _hidden_tables(case: Work) -> frozenset[Region]:
-    """Return the ranges that chunks were seen to share before all changes, and are no longer seen to share."""
-    first = case.first
-    if first is None or not any(isinstance(op, Kernel) and op.reads for op in first.ops):
-        return frozenset()
-    was, now = ({r for some in dependences_of(one).shared.values() for r in some} for one in (first, case.schedule))
-    return frozenset(was - now)
 
 
 def streams(count: int) -> Change:
