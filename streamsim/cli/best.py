@@ -41,7 +41,7 @@ from streamsim.cli.work import (
 )
 from streamsim.code import FRONT_END_OF, LANGUAGES, Language, code_of, code_of_layers
 from streamsim.collector import collector_off
-from streamsim.device import CALLS, COMPILED, Device, front_end_of, names_front_end
+from streamsim.device import names_front_end
 from streamsim.errors import InputError
 from streamsim.files import write_text
 from streamsim.program import Layers, Loop, Offload, Workload
@@ -151,8 +151,7 @@ def _workload(params: dict[str, Any], workload: Workload) -> _Found:
     """Search the grid of a workload."""
     language, budget = params["language"], None if params["exact"] else BUDGET_OPS
     workload, asked = picked(DeviceOptions, params).written_in(workload, language)
-    card = asked.load_for(workload)
-    _note_calls_of_another(card, language)
+    card = asked.load()
     chunks, streams = params["max_chunks"], params["max_streams"]
     grid = Grid(
         chunks=tuple(range(1, chunks + 1)),
@@ -184,7 +183,6 @@ def _layers(params: dict[str, Any], layers: Layers) -> _Found:
     if language and asked.front_end is None and not names_front_end(str(asked.device)):
         asked = replace(asked, front_end=FRONT_END_OF[language])  # the choice is of that program
     card, depth, budget = asked.load(), MOST_DEPTH, None if params["exact"] else BUDGET_OPS
-    _note_calls_of_another(card, language)
     if language:
         code_of_layers(layers, Offload(), language)  # what cannot be written is an error before a long search
     reserve, on_host = params["reserve"], params["host_memory_limit"]
@@ -217,13 +215,3 @@ def _searching() -> Iterator[Callable[[int, int], None] | None]:
     # what the search and its imports make stays, and looking at it takes a tenth of it all
     with collector_off(), progress_bar("searching") as progress, noting_compilation():
         yield progress
-
-
-def _note_calls_of_another(card: Device, language: Language | None) -> None:
-    """Write a note if the calls counted are not those of the language in which the program is written."""
-    front_end = front_end_of(card)
-    if language is None or front_end == FRONT_END_OF[language]:
-        return
-    if front_end != CALLS or FRONT_END_OF[language] != COMPILED:
-        calls = "bare calls" if front_end in (CALLS, COMPILED) else f"those of {front_end}"
-        note(f"the counted calls are {calls}, but the program is written for {language}; leave the front end out")

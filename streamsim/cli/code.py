@@ -1,6 +1,5 @@
 """``streamsim code``: the program that a prediction is of, in a language or as a schedule."""
 
-from collections.abc import Sequence
 from copy import copy
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -76,8 +75,12 @@ def code_command(context: click.Context, /, language: Written | None, output: Pa
         text = _schedule(issued).decode()
     else:
         front_end = issued.workload.front_end if isinstance(issued, Source) else ""
-        languages = ("pytorch",) if isinstance(issued, LayersSource | Loop) else LANGUAGES
-        text = code_of_issued(issued, _said(language or language_of(front_end), front_end, output, languages))
+        language = language or language_of(front_end)
+        if language is None:
+            languages = ("pytorch",) if isinstance(issued, LayersSource | Loop) else LANGUAGES
+            why = f"the workload's front_end {shown(front_end)} is no language" if front_end else "no language"
+            raise InputError(f"--as: {why}; give one of {', '.join(languages)}")
+        text = code_of_issued(issued, language)
     if output is None:
         print_data(text.encode())
     else:
@@ -114,18 +117,6 @@ def code_of_issued(issued: Issued, language: Language) -> str:
         case Given():
             write = code_of_steps_noted if is_recorded(issued.schedule) else code_of_schedule
             return write(issued.schedule, language)
-
-
-def _said(language: Language | None, front_end: str, output: Path | None, languages: Sequence[Language]) -> Language:
-    """Return the language to write. ``front_end``: the workload's, which may be none that programs are written in."""
-    if language is not None:
-        return language
-    if output is not None and output.suffix == ".py" and not front_end and len(languages) > 1:
-        what = "a program in Python is in CuPy or PyTorch; add --as cupy or --as pytorch"
-        raise InputError(f"-o {output}: {what}")
-    of_it = f"the workload's front_end {shown(front_end)} is none that programs are written in" if front_end else ""
-    choice = f"one of {', '.join(languages)}" if len(languages) > 1 else languages[0]
-    raise InputError(f"--as: {of_it or 'no language'}; give {choice}")
 
 
 def code_of_steps_noted(schedule: Schedule, language: Language, depth: int = 0) -> str:

@@ -12,17 +12,12 @@ import msgspec
 from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
-from streamsim.cli.running import note
 from streamsim.code import FRONT_END_OF, Language
 from streamsim.device import (
-    CALLS,
-    COMPILED,
-    LINEAR,
     Device,
     as_device,
     changed,
     device_names,
-    front_end_of,
     names_front_end,
     own_device_names,
     parse_settings,
@@ -138,12 +133,8 @@ class Several(click.ParamType):  # type: ignore[type-arg]  # generic in new vers
         return self.one.get_metavar(param, ctx) if ctx is not None else self.one.get_metavar(param)  # type: ignore[call-arg]
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> Any:
-        """Complete the last of the values."""
-        before, comma, last = incomplete.rpartition(",")
-        found = self.one.shell_complete(ctx, param, last)
-        for item in found if comma else ():
-            item.value = f"{before},{item.value}"
-        return found
+        """Complete one value."""
+        return self.one.shell_complete(ctx, param, incomplete)
 
 
 class Ranges(Several):
@@ -448,17 +439,6 @@ class DeviceOptions(msgspec.Struct, frozen=True):
         if self.connections is not None:
             device = device.with_connections(self.connections)
         return with_memory_limit(changed(device, parse_settings(self.settings)), self.memory_limit)
-
-    def load_for(self, workload: Workload) -> Device:
-        """Return the device for a workload, with a note if one of its linear layers counts as any other operation."""
-        device = self.load()
-        unknown = front_end_of(device) not in (CALLS, COMPILED) and not device.host.linear_s
-        if unknown and any(kernel.name == LINEAR for kernel in workload.kernels):
-            note(
-                f"kernel {LINEAR!r}: {device.name} has not measured the call of a linear layer, which is taken for"
-                " any other operation; calibrate with PyTorch installed, or --set host.linear=TIME"
-            )
-        return device
 
     def written_in(self, workload: Workload, language: Language | None = None) -> "tuple[Workload, DeviceOptions]":
         """Return the workload and the device, both with the front end of their program.

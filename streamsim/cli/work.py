@@ -357,7 +357,7 @@ def _layers_on(source: LayersSource, on: DeviceOptions) -> Asked:
 def _workload_on(source: Source, on: DeviceOptions) -> Asked:
     config = source.config
     workload, on = on.written_in(source.workload)
-    device = on.load_for(workload)
+    device = on.load()
     inputs = {**workload_inputs(workload), **to_builtins(config), **on.inputs()}
     workload, of_events = timed_alone_noted(workload, device)
     schedule = config.schedule(workload)

@@ -17,7 +17,7 @@ MANY = (
 
 # What follows ``code``, and what it says.
 COMMANDS: list[tuple[tuple[str, ...], str]] = [
-    ((*SIZES, "-o", "x.py"), "-o x.py: a program in Python is in CuPy or PyTorch; add --as cupy or --as pytorch"),
+    ((*SIZES, "-o", "x.py"), "--as: no language; give one of cupy, pytorch, cuda-c++"),
     (
         (*SIZES, "--as", "cupy", "--order", "prefetch", "--streams", "2"),
         "streams = 2: the order prefetch has 3 streams of its own",

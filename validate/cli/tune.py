@@ -88,7 +88,7 @@ def tune_command(
     if language == CALLS and workload.front_end:  # replayed schedules make no other calls
         workload = msgspec.structs.replace(workload, front_end=CALLS)
     workload, asked = asked.written_in(workload, None if language == CALLS else cast("Language", language))
-    device = asked.load_for(workload)
+    device = asked.load()
     _check_front_end(language, front_end_of(device))
     grid = default_grid(max_chunks, max_streams, **grid_fields(params, workload, device))
     configs = tuple(candidates(workload, device, grid))
