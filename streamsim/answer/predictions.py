@@ -20,7 +20,7 @@ from streamsim.analysis import (
 )
 from streamsim.answer.document import Answer, Pictures
 from streamsim.compiled import simulate_one_of_many
-from streamsim.device import within_words
+from streamsim.device import Device, within_words
 from streamsim.page import Shown
 from streamsim.report import SERIAL_WORDS, Fact, Table, facts, losses_of, serial_timeline, title_of
 from streamsim.text import (
@@ -58,7 +58,7 @@ def prediction_answer(
         data["explanation"] = explanation.to_json(inputs)
     bounds = [] if p.work_bound is None else [bound_fact(BOUND_OF_WORK, p.work_bound, p.makespan_s, p.known_within)]
     groups = (_headline(p, interval), bounds, _engines(p), _memory(p), _formulas(p) if formulas else [])
-    notes, link = link_notes(p.device, p.link)
+    notes, link = device_notes(p.device, p.link, p.timeline.device, assumed)
     return Answer(
         title=title_of(p.timeline),
         verdict=why.verdict,
@@ -66,22 +66,19 @@ def prediction_answer(
         facts=facts("", groups, p.known_within),
         sketch=p.timeline,
         tables=why.tables,
-        notes=(*notes, *within_words(p.timeline.device), *assumed),
+        notes=notes,
         more=(facts("", [_rest(p)], p.known_within), *link, *(part for part in why.more if part not in link)),
         pictures=lambda: Pictures(why.pictures().losses, lines=lines_of(p, interval)),
-        data=with_assumed(data, assumed),
+        data={**data, **({"assumed": assumed} if assumed else {})},
     )
 
 
-def with_assumed(data: dict[str, Any], assumed: Sequence[str]) -> dict[str, Any]:
-    """Return ``data`` with what is assumed, if anything is."""
-    return {**data, "assumed": assumed} if assumed else data
-
-
-def link_notes(device: str, link: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the line on a device's link as a note if the link is assumed; else as what stands behind ``--all``."""
-    line = (f"{device}: {link}",)
-    return (line, ()) if "assumed" in link else ((), line)
+def device_notes(
+    name: str, link: str, device: Device | None, assumed: Sequence[str]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return what is assumed of a device and of the work, and what stands behind ``--all``: a link that is not."""
+    line, is_assumed = (f"{name}: {link}",), "assumed" in link
+    return (*(line if is_assumed else ()), *within_words(device), *assumed), () if is_assumed else line
 
 
 def bound_fact(name: str, bound: Bound, seconds: float, within: float, what: str = "predicted") -> Fact:
@@ -174,7 +171,7 @@ def explanation_answer(
     """
     e, first = explanation, explanation.first
     issued_s = max(e.own_bound_s, work.seconds if work else 0.0)  # neither is beaten
-    notes, link = link_notes(e.device, e.link)
+    notes, link = device_notes(e.device, e.link, e.timeline.device, assumed)
     data = {**e.to_json(inputs), **bound_json("work", work)}
     headline: list[Fact] = [
         ("predicted", e.makespan_s, ""),
@@ -191,7 +188,7 @@ def explanation_answer(
         warnings=(RACY,) if e.is_racy else (),
         facts=facts("", [headline], e.known_within),
         tables=short,
-        notes=(*notes, *within_words(e.timeline.device), *assumed),
+        notes=notes,
         more=(
             facts("", [[(BOUND_AS_ISSUED, issued_s, "of this schedule")]], e.known_within),
             *(whole if whole != short else ()),
@@ -199,7 +196,7 @@ def explanation_answer(
             *link,
         ),
         pictures=lambda: _pictures(e, Shown("predicted", e.timeline, issued_s)),
-        data=with_assumed(data, assumed),
+        data={**data, **({"assumed": assumed} if assumed else {})},
     )
 
 

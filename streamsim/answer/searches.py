@@ -9,8 +9,8 @@ from msgspec.structs import asdict, replace
 
 from streamsim.analysis import BOUND_AS_ISSUED, BOUND_OF_WORK
 from streamsim.answer.document import Answer, Pictures
-from streamsim.answer.predictions import bound_fact, critical_facts, link_notes, with_assumed
-from streamsim.device import Device, within_words
+from streamsim.answer.predictions import bound_fact, critical_facts, device_notes
+from streamsim.device import Device
 from streamsim.errors import InputError
 from streamsim.model import simulate
 from streamsim.page import Map, Shown, column_words, map_of, spread, value_words
@@ -51,23 +51,23 @@ def best_answer(
     """
     work, within = best.work, best.known_within
     counts, *doubts = how_sure(best)
-    notes, link = link_notes(best.device, best.link)
-    data = best.to_json(inputs)
+    of_layers = tuple(work.assumed) if isinstance(work, Layers) else ()
+    notes, link = device_notes(best.device, best.link, best.card, (*of_layers, *assumed))
     groups = (_times(best), _risk(best), _changes(best), _memory(best), _bound(best), _faster(best))
     more: list[Table | str] = [facts("", [critical_facts(best.critical_s, within)], within), counts]
-    described, of_layers = "", tuple[str, ...]()
+    described = ""
     if isinstance(work, Schedule):
         described = f": {counted(best.compared['before'].more['chunks'], 'chunk')} of a program"
     elif isinstance(work, Layers):
-        described, of_layers = f": {work.words}", tuple(work.assumed)
+        described = f": {work.words}"
         more.append(f"stay on the card: {', '.join(best.simplest.config.resident) or 'none'}")
     return Answer(
         title=f"best on {best.device}{described}",
         facts=facts("", groups, within),
-        notes=(*doubts, *_not_looked_at(best), *notes, *within_words(best.card), *of_layers, *assumed),
+        notes=(*doubts, *_not_looked_at(best), *notes),
         more=(*more, *link),
         pictures=partial(_pictures, best, command),
-        data=with_assumed(data, assumed),
+        data={**best.to_json(inputs), **({"assumed": assumed} if assumed else {})},
     )
 
 
