@@ -42,33 +42,26 @@ RACY = "The schedule has races (streamsim check): what its data needs is uncerta
 def prediction_answer(
     prediction: Prediction,
     interval: Interval | None = None,
-    explanation: Explanation | None = None,
     assumed: Sequence[str] = (),
     formulas: bool = False,
     inputs: dict[str, Any] | None = None,
 ) -> Answer:
-    """Return the answer of a prediction, with the ``interval``, the ``explanation`` and the ``formulas`` if given.
+    """Return the answer of a prediction, with the ``interval`` and the ``formulas`` if given.
 
     ``assumed``: sentences on its kernels; ``inputs``: what was asked, for JSON.
     """
-    p, why = prediction, Answer("")
+    p = prediction
     data = {**p.to_json(inputs), **({} if interval is None else {"interval": interval.to_json()})}
-    if explanation is not None:
-        why = explanation_answer(explanation, p.work_bound, inputs=inputs)
-        data["explanation"] = explanation.to_json(inputs)
     bounds = [] if p.work_bound is None else [bound_fact(BOUND_OF_WORK, p.work_bound, p.makespan_s, p.known_within)]
     groups = (_headline(p, interval), bounds, _engines(p), _memory(p), _formulas(p) if formulas else [])
     notes, link = device_notes(p.device, p.link, p.timeline.device, assumed)
     return Answer(
         title=title_of(p.timeline),
-        verdict=why.verdict,
-        warnings=why.warnings,
         facts=facts("", groups, p.known_within),
         sketch=p.timeline,
-        tables=why.tables,
         notes=notes,
-        more=(facts("", [_rest(p)], p.known_within), *link, *(part for part in why.more if part not in link)),
-        pictures=lambda: Pictures(why.pictures().losses, lines=lines_of(p, interval)),
+        more=(facts("", [_rest(p)], p.known_within), *link),
+        pictures=lambda: Pictures(lines=lines_of(p, interval)),
         data={**data, **({"assumed": assumed} if assumed else {})},
     )
 

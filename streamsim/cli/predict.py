@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import click
 from msgspec.structs import replace
 
-from streamsim.advice import explain
 from streamsim.analysis import Prediction, interval, predict, without_ring
 from streamsim.answer import prediction_answer, rows_answer, scenarios_of
 from streamsim.cli.options import (
@@ -49,7 +48,7 @@ from streamsim.errors import OK, InputError
 from streamsim.model import simulate
 from streamsim.program import Config
 from streamsim.recorded import write_recording
-from streamsim.report import plot_compared, plot_remedied, save_picture, write_trace
+from streamsim.report import plot_compared, save_picture, write_trace
 from streamsim.search import WITHIN, sweep
 from streamsim.timeline import Timeline
 
@@ -132,7 +131,6 @@ def names_of(device: Device | str) -> list[Device | str]:
     "Save the trace that PyTorch's profiler would record, for streamsim explain: a .json or .json.gz file.",
     OUTPUT,
 )
-@option("--explain", "Also print what each cause loses, as streamsim explain does.", is_flag=True)
 @option("--formulas", "Also print the times of published formulas, and what each assumes.", is_flag=True)
 @option(
     "--samples",
@@ -173,7 +171,6 @@ def predict_command(
       streamsim predict --h2d 4MiB --h2d 4MiB --kernel 20us --d2h 4MiB --chunks 8 --streams 2 --order breadth-first
       streamsim predict workload.toml --chunks 32 --streams 4 --buffers 2 --json
       streamsim predict workload.toml --chunks 10 --order prefetch --host-work 3ms
-      streamsim predict workload.toml --chunks 16 --streams 4 --memory pageable --explain
       streamsim predict workload.toml --chunks 16 --streams 4 --device a100 --set h2d.bandwidth=22GB/s
       streamsim predict --h2d 64MiB --kernel 0.57ms --d2h 64MiB --chunks 16 --streams 4 --samples 1000
       streamsim predict --h2d 1GiB --kernel 20ms --chunks 64 --streams 3 --plot gantt.svg --trace trace.json
@@ -185,25 +182,22 @@ def predict_command(
       streamsim predict schedule.json --device my-card.toml --connections 32 --json
     """  # noqa: D301 - click wants the backspace itself
     if others or any(isinstance(value, Listed) for value in options.values()):
-        refuse(context, ("recording", "explain", "formulas", "samples", "fail_if", *["layers"] * bool(others)), ALONE)
+        refuse(context, ("recording", "formulas", "samples", "fail_if", *["layers"] * bool(others)), ALONE)
         predict_several(context, others, plot, trace)
         return OK
     asked = work_of(context)
     work = asked.work
-    prediction, explanation, between = _predicted(asked), None, None
-    with noting_compilation():
-        if samples is not None:
+    prediction, between = _predicted(asked), None
+    if samples is not None:
+        with noting_compilation():
             between = interval(work.schedule, work.device, samples, options["seed"])
-        if options["explain"]:
-            explanation = explain(*work[:3])
     if plot is not None:
-        compared = partial(plot_compared, prediction)
-        save_picture(partial(plot_remedied, explanation) if explanation else compared, plot)
+        save_picture(partial(plot_compared, prediction), plot)
     if trace is not None:
         write_trace(prediction.timeline, trace)
     if recording is not None:
         write_recording(prediction.timeline, recording)
-    answer = prediction_answer(prediction, between, explanation, asked.assumed, options["formulas"], asked.inputs)
+    answer = prediction_answer(prediction, between, asked.assumed, options["formulas"], asked.inputs)
     emit(answer, work.device)
     return judged(fail_if, answer.data)
 

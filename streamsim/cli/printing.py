@@ -124,7 +124,7 @@ def _shown(name: str, value: float, condition: Condition) -> str:
 
 # What a click context knows: the page of the answer, a program's own card, and what was noted of a recording.
 PAGE_ASKED, OWN_CARD, NOTED = (f"streamsim.{name}" for name in ("page", "card", "noted"))
-OF_OUTPUT = ("--page", "--plot", "--trace", "--format", "--json", "--explain", "--samples", "--seed")
+OF_OUTPUT = ("--page", "--plot", "--trace", "--format", "--json", "--samples", "--seed")
 SUFFIXES = (".html", ".htm")
 
 

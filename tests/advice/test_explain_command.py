@@ -13,7 +13,7 @@ from strategies import h2d, kernel, program
 from streamsim.advice import explain
 from streamsim.analysis import CAUSES, bound_json, work_bound
 from streamsim.device import load_device
-from streamsim.program import Synchronize, breadth_first, depth_first, workload_of_sizes, write_schedule
+from streamsim.program import Synchronize, breadth_first, workload_of_sizes, write_schedule
 from streamsim.report import plot_remedied
 
 # The command and the picture
@@ -37,16 +37,6 @@ def test_the_command_says_what_the_library_says(capsys: pytest.CaptureFixture[st
     del expected["inputs"]
     assert said == of_file == expected
     assert sum(loss["lost_s"] for loss in said["losses"]) == pytest.approx(said["makespan_s"] - said["bound_s"])
-
-
-def test_predict_and_simulate_explain_too(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    write_schedule(depth_first(WORKLOAD, 16, 4), tmp_path / "plan.json")
-    for arguments in (["predict", *PIPELINE], ["predict", str(tmp_path / "plan.json")]):
-        explanation = json.loads(printed(capsys, *arguments, "--explain", "--json"))["explanation"]
-        alone = json.loads(printed(capsys, "explain", *arguments[1:], "--json"))
-        assert {name: alone[name] for name in explanation} | {"inputs": None} == {**explanation, "inputs": None}
-        assert "explanation" not in json.loads(printed(capsys, *arguments, "--json"))
-        assert f"first: {explanation['advice'][:60]}" in printed(capsys, *arguments, "--explain")
 
 
 def test_the_picture_shows_bound_losses_and_critical_path() -> None:

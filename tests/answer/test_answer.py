@@ -31,7 +31,7 @@ from streamsim.device import Device
 from streamsim.program import Schedule
 
 OTHERS: tuple[tuple[str, ...], ...] = (
-    ("predict", *CUT, "--explain", "--formulas", "--samples", "20", "--device", "rtx4090"),
+    ("predict", *CUT, "--formulas", "--samples", "20", "--device", "rtx4090"),
     ("predict", *CUT, "--buffers", "2", "--memory", "pageable"),
     ("predict", *SIZES, "--chunks", "1,2,4", "--device", "h200,a100"),
     ("predict", "s.json"),
@@ -93,7 +93,7 @@ def assert_all_show(answer: Answer) -> None:
 def test_every_renderer_shows_what_the_terminal_says_of_any_program(run: tuple[Schedule, Device]) -> None:
     explanation, prediction = explain(*run), predict(*run)
     assert_all_show(explanation_answer(explanation, prediction.issued_bound, ["x is y"]))
-    assert_all_show(prediction_answer(prediction, explanation=explanation, formulas=True))
+    assert_all_show(prediction_answer(prediction, formulas=True))
 
 
 @pytest.fixture(scope="module")

@@ -68,7 +68,7 @@ LINES = {
     "predict --h2d 4KiB --trace a\u0000b": "a\\x00b: cannot write it: embedded null byte",
     "predict a\u0000b": "a\\x00b: cannot read it: embedded null byte",
     "predict": "no workload: give --h2d SIZE",
-    "predict --h2d 1MiB --chunks 1,4 --explain": "--explain: needs a single program",
+    "predict --h2d 1MiB --chunks 1,4 --formulas": "--formulas: needs a single program",
     "predict --h2d 1MiB --chunks 1..64 --plot many.png": "--plot many.png: shows 12 time lines at most",
     "predict p.json none.json --chunks 4": "--chunks: p.json is a schedule, cut and issued already",
     "code p.json --as schedule -o p.json": "-o p.json: is the file that is read; give another name",

@@ -101,7 +101,7 @@ def test_code_takes_what_predict_takes(capsys: pytest.CaptureFixture[str], tmp_p
     """The command line of predict with another first word: what says nothing of the schedule changes nothing."""
     shape = (*PIPELINE[1:], "--chunks", "8", "--streams", "2")
     wanted = printed(capsys, "code", "--as", "schedule", *shape)
-    more = ("--device", "a100", "--connections", "4", "--json", "--explain", "--samples", "9", "--seed", "1")
+    more = ("--device", "a100", "--connections", "4", "--json", "--samples", "9", "--seed", "1")
     assert printed(capsys, "code", "--as", "schedule", *shape, *more, "--plot", str(tmp_path / "x.png")) == wanted
     assert not list(tmp_path.iterdir())
     context = click.Context(app)

@@ -54,7 +54,8 @@ texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=1
 names = st.sampled_from(HOSTILE) | texts
 TABLES = (  # of each reader and each way to print
     ("devices", "check", "card.toml"),
-    ("predict", "workload.toml", "--chunks", "4", "--streams", "2", "--device", "card.toml", "--explain"),
+    ("predict", "workload.toml", "--chunks", "4", "--streams", "2", "--device", "card.toml"),
+    ("explain", "workload.toml", "--chunks", "4", "--streams", "2", "--device", "card.toml"),
     ("explain", "schedule.json", "--device", "card.toml", "--format", "markdown"),
     ("check", "schedule.json"),
     ("whatif", "schedule.json", "--device", "card.toml", "--pin", "--async", "--drop-sync", "--kernel", "*=0.5x"),
@@ -159,7 +160,7 @@ def test_values_and_pages_show_names_as_data(name: str) -> None:
     prediction = streamsim.predict(
         parse_schedule(Path("schedule.json").read_bytes()), parse_device(Path("card.toml").read_text())
     )
-    said("predict", "workload.toml", "--chunks", "2", "--device", "card.toml", "--explain", "--page", "page.html")
+    said("predict", "workload.toml", "--chunks", "2", "--device", "card.toml", "--page", "page.html")
     for text in (prediction.table(), prediction._repr_html_(), Path("page.html").read_text()):
         assert not unsafe(text)
         assert cut(printable(name)) in "".join(text.split())

@@ -21,7 +21,7 @@ repeats = 6
 kernels = [{ name = "all", duration_s = "4ms" }]
 """
 COMMANDS: dict[str, tuple[str, ...]] = {
-    "predict": ("predict", *CUT, "--buffers", "2", "--formulas", "--explain"),
+    "predict": ("predict", *CUT, "--buffers", "2", "--formulas"),
     "predict several": ("predict", *CUT[:-2], "--streams", "1,2,4"),
     "predict layers": ("predict", "--layers", "layers.toml", "--memory", "pageable"),
     "predict a program": ("predict", "program.json"),
