@@ -41,7 +41,6 @@ that of its busiest stream, the bound is max W, the mean of W is what is left wi
 gives (W - U) / n to its ops that queue.
 """
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,9 +52,9 @@ from streamsim.analysis import CAUSES, KEYS, Key, Removals, limits_of, split_of
 from streamsim.device import Device, as_device, known_within, link_words
 from streamsim.displayed import Result, attributes
 from streamsim.errors import InputError
-from streamsim.program import Kernel, Schedule, check_schedule
+from streamsim.program import Schedule, check_schedule
 from streamsim.rules import TICKS_PER_S
-from streamsim.text import format_seconds, short, shown
+from streamsim.text import format_seconds, short
 from streamsim.timeline import Timeline
 from streamsim.transform import Origin, Work
 
@@ -67,10 +66,6 @@ FIXED: frozenset[Key] = frozenset(("duplex", "same-direction", "full-kernels", "
 # Of these all is tried that can be done, where anything can be tried.
 TRIED: frozenset[Key] = frozenset(
     ("issue-order", "needless-order", "connections", "many-streams", "small-chunks", "few-chunks")
-)
-LOSS_FIELDS = (
-    *("cause", "title", "lost_s", "gain_alone_s", "made", "remedy"),
-    *("assumes", "assuming_remedy", "assuming_gain_alone_s"),
 )
 
 
@@ -127,13 +122,33 @@ class Loss:
         """What happens, and what can be done about it beyond the changes that were tried."""
         return CAUSES[self.cause].meaning
 
-    def remedies(self, within: float = 0.0) -> str:
-        """Return the remedy, and what more could be done if something holds. ``within``: as of times, if known."""
-        if self.assuming is None:
-            return self.remedy
+    @property
+    def can_be_less(self) -> bool:
+        """Return True if something may be done about the cause beyond the changes that were tried."""
+        return self.cause not in FIXED and not (self.cause in TRIED and self.made)
+
+    def remedies(self, within: float = 0.0, least_s: float = 0.0) -> str:
+        """Return the remedy with its gain, or what the cause costs; and a change with a condition.
+
+        ``within``: the relative error of the times, if known. The change with a condition gains ``least_s`` or more.
+        """
+        gained_s, of_cause = self.gain_alone_s, "gains {}" if self.made else "without it {} less"
+        words = self.remedy + (f" ({of_cause.format(format_seconds(gained_s, within))})" if gained_s > 0 else "")
+        if self.assuming is None or self.assuming.saved_s() < least_s:
+            return words
         gains = format_seconds(self.assuming.saved_s(), within)
         more = f"if {self.assuming.condition}: {self.assuming.text} (gains {gains})"
-        return f"{self.remedy}; {more}" if self.made else more
+        return f"{words}; {more}" if self.made else more
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain numbers and strings."""
+        under = self.assuming
+        return {
+            **attributes(self, "cause", "title", "lost_s", "gain_alone_s", "made", "remedy"),
+            "assumes": under.condition if under else "",
+            "assuming_remedy": under.text if under else "",
+            "assuming_gain_alone_s": under.saved_s() if under else 0.0,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,51 +206,32 @@ class Explanation(Result):
     @property
     def advice(self) -> str:
         """What to change first, in a sentence; or what sets the time, or that nothing is worth changing."""
-        first, largest = self.first, self.largest
-        lost_s = largest.lost_s if largest in self.losses and largest else 0.0
-        says_more = largest is not None and lost_s >= WORTH * self.makespan_s and _says_more(largest)
-        if first is None:
-            if says_more and largest is not None:
-                return f"{largest.title}: {largest.meaning}; {self.tried.most}"
-            is_lost = largest is not None and (largest in self.limits or lost_s >= WORTH * self.makespan_s)
-            return f"{self.tried.words}; what limits it is {largest.title if largest and is_lost else self._longest()}"
-        if says_more and largest is not None and lost_s >= THIRDS * first.saved_s():
-            return f"{self.tried.words}; most is lost to {largest.title}: {largest.meaning}"
-        return self.tried.words
-
-    def _longest(self) -> str:
-        """Return the engine that sets the bound, and of kernels the name of those that take longest."""
-        took_s = Counter[str]()
-        for op, start, end in zip(self.timeline.schedule.ops, self.timeline.start, self.timeline.end, strict=True):
-            if isinstance(op, Kernel):
-                took_s[op.name] += end - start
-        longest = max(took_s, key=took_s.__getitem__, default="")
-        return f"the {self.bound_by}" + f", above all {shown(longest)}" * (bool(longest) and "compute" in self.bound_by)
+        first, largest, least_s = self.first, self.largest, WORTH * self.makespan_s
+        is_lost = largest is not None and largest in self.losses and largest.lost_s >= least_s
+        if largest is not None and is_lost and largest.can_be_less:
+            cause = f"{largest.title}: {largest.meaning}"
+            if first is None:
+                return f"{cause}; {self.tried.most}"
+            if largest.lost_s >= THIRDS * first.saved_s():
+                return f"{self.tried.words}; most is lost to {cause}"
+        if first is not None:
+            return self.tried.words
+        named = largest is not None and (is_lost or largest in self.limits)
+        return f"{self.tried.words}; what limits it is {largest.title if largest and named else f'the {self.bound_by}'}"
 
     def _json(self) -> dict[str, Any]:
         return {
             **attributes(self, "makespan_s", "bound_s", "bound_by", "own_bound_s", "even_s", "gap_s"),
             **{name: value for name, value in self.tried.to_json().items() if name in ("first", "tried")},
             "advice": self.advice,
-            "losses": [_loss_json(loss) for loss in self.losses],
-            "limits": [_loss_json(loss) for loss in self.limits],
+            "losses": [loss.to_json() for loss in self.losses],
+            "limits": [loss.to_json() for loss in self.limits],
             "simulations": self.simulations,
             "exact": self.is_exact,
             "racy": self.is_racy,
             "link": self.link,
             "inputs": {"schedule": self.timeline.schedule.name, "device": self.device},
         }
-
-
-def _says_more(largest: Loss) -> bool:
-    """Return True if something may be done about the largest cause beyond the changes that were tried."""
-    return largest.cause not in FIXED and not (largest.cause in TRIED and largest.made)
-
-
-def _loss_json(loss: Loss) -> dict[str, Any]:
-    under = loss.assuming
-    condition = (under.condition, under.text, under.saved_s()) if under else ("", "", 0.0)
-    return {**attributes(loss, *LOSS_FIELDS[:6]), **dict(zip(LOSS_FIELDS[6:], condition, strict=True))}
 
 
 def explain(schedule: Schedule, device: Device | str | Path, source: Origin | None = None) -> Explanation:

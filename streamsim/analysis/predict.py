@@ -20,7 +20,7 @@ from streamsim.rules import TICKS_PER_S, ticks
 from streamsim.text import format_ratio, format_seconds, short
 from streamsim.timeline import Timeline, critical_path_of
 
-SerialProgram = Literal["unchunked", "serial", "given"]
+SerialProgram = Literal["unchunked", "serial"]
 ELSEWHERE = "waiting"  # the part of the critical path that is spent on no engine
 
 
@@ -44,7 +44,7 @@ class Prediction(Result, msgspec.Struct, frozen=True):
 
     ``serial_s``: the same work without overlap, on the same device, and ``serial_program`` what it is: the
     ``"unchunked"`` program that the schedule says it was cut from; or, where it says none, its own ops made
-    ``"serial"``, with blocking copies; or one that was ``"given"``; it would hold ``serial_device_bytes`` on the card,
+    ``"serial"``, with blocking copies; it would hold ``serial_device_bytes`` on the card,
     which may be more than there is room for. ``one_by_one_s``: the second, always. ``issued_bound``: what
     no run of this schedule beats. ``work_bound``: what no way to cut and issue its workload beats; None where that is
     not known. ``calls_return_s``: when all calls but the last wait have returned to the host. ``critical_s``: the
@@ -145,10 +145,9 @@ class Prediction(Result, msgspec.Struct, frozen=True):
 
 
 @collector_off()  # looking for garbage among the ops of a large schedule takes a tenth of it all
-def predict(schedule: Schedule, device: Device | str | Path, serial_schedule: Schedule | None = None) -> Prediction:
+def predict(schedule: Schedule, device: Device | str | Path) -> Prediction:
     """Simulate ``schedule`` on ``device``, or the one of that name, and beside it the serial programs and the bounds.
 
-    ``serial_schedule``: what to compare with, in place of what the schedule was cut from (see :class:`Prediction`).
     Raises InputError for an unknown device, and when it has no cost for a kernel that the schedule names, or no room
     for its buffers.
     """
@@ -159,16 +158,13 @@ def predict(schedule: Schedule, device: Device | str | Path, serial_schedule: Sc
     timeline = run_one_of_many(lowered)
     one_by_one_s = _makespan_s(serialized(schedule), device)
     used = timeline.utilisation
-    unchunked = schedule.unchunked if serial_schedule is None else serial_schedule
-    serial_program: SerialProgram = "serial" if unchunked is None else "unchunked"
-    if serial_schedule not in (None, schedule.unchunked):
-        serial_program = "given"
+    unchunked = schedule.unchunked
     return Prediction(
         timeline=timeline,
         device=device.name,
         makespan_s=timeline.makespan_s,
         serial_s=one_by_one_s if unchunked is None else _makespan_s(unchunked, device),
-        serial_program=serial_program,
+        serial_program="serial" if unchunked is None else "unchunked",
         serial_device_bytes=(schedule if unchunked is None else unchunked).device_bytes,
         one_by_one_s=one_by_one_s,
         issued_bound=bound_of(lowered),

@@ -1,7 +1,7 @@
 """Answers to what a program takes and why: predictions and explanations."""
 
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -213,26 +213,20 @@ def _losses(
 
     Causes that lost less than the part ``folded`` of the makespan are one line, except the first.
     """
-    least_s, time = folded * explanation.makespan_s, partial(format_seconds, within=explanation.known_within)
+    least_s, within = folded * explanation.makespan_s, explanation.known_within
+    time = partial(format_seconds, within=within)
     small = [loss for loss in losses[1:] if loss.lost_s < least_s]
 
     def row(name: str, lost_s: float, remedy: str) -> tuple[str, ...]:
         return name, time(lost_s), f"{lost_s / whole_s if whole_s else 0.0:.0%}", remedy
 
-    rows = [row(loss.title, loss.lost_s, _remedy(loss, least_s, time)) for loss in losses if loss not in small]
+    rows = [
+        row(loss.title, loss.lost_s, loss.remedies(explanation.known_within, least_s))
+        for loss in losses
+        if loss not in small
+    ]
     if small:
         several, lost_s = f"{counted(len(small), 'more cause')}, together", sum(loss.lost_s for loss in small)
         rows.append(row(several, lost_s, f"each below {folded:.0%} of the time: --all"))
     titled = f"{title}: {time(whole_s)}"
     return (Table(titled, (tuple(rows),), HEADS, NUMBERS, NUMBERS, (2, 0, 0, 5)),) if rows else ()
-
-
-def _remedy(loss: Loss, least_s: float, time: Callable[[float], str]) -> str:
-    """Return the remedy with its gain, or what the cause costs; and one with a condition that gains ``least_s``."""
-    gained_s = loss.gain_alone_s
-    gain = f" (gains {time(gained_s)})" if loss.made else f" (without it {time(gained_s)} less)"
-    words = f"{loss.remedy}{gain if gained_s > 0 else ''}"
-    if loss.assuming is None or loss.assuming.saved_s() < least_s:
-        return words
-    more = f"if {loss.assuming.condition}: {loss.assuming.text} (gains {time(loss.assuming.saved_s())})"
-    return f"{words}; {more}" if loss.made else more

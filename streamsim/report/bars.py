@@ -162,7 +162,6 @@ def losses_of(explanation: Explanation) -> Losses:
 SERIAL_WORDS: dict[SerialProgram, str] = {
     "unchunked": "not cut, blocking copies",
     "serial": "the same ops without overlap, blocking",
-    "given": "the program given to compare with",
 }
 
 
