@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from streamsim.analysis import Key, has_few_connections, loads_of
+from streamsim.analysis import Key, has_few_connections
 from streamsim.device import MOST_CONNECTIONS, Device
 from streamsim.errors import InputError
 from streamsim.program import Kernel, most_streams
@@ -44,7 +44,6 @@ from streamsim.transform import changes as make
 
 Tries = Iterator[tuple[Change, ...]]
 
-LEAST_WORK = 0.02  # of the time of slow calls: a program of less work is none to make faster
 RING = 2  # times as many buffers
 OWN = 0  # a buffer for each chunk
 SEVERAL = (2, 4)  # streams for what is one chunk now
@@ -114,8 +113,7 @@ class _Rows:
                 yield changes if holds else (self._release, *changes)
 
     def warmed(self) -> Tries:
-        held_s = sum(self._case.schedule.ops[i].call_s or 0.0 for i in slow_calls(self._case))
-        if held_s and sum(load.busy for load in loads_of(self._case).values()) >= LEAST_WORK * held_s:
+        if slow_calls(self._case):
             yield (make.warm_calls(),)
 
     def pinned(self) -> Tries:
@@ -143,13 +141,17 @@ class _Rows:
             yield (make.order(name),)
 
     def apart(self) -> Tries:
-        """Chunks that wait for each other no more than their data needs, in streams and buffers of their own."""
+        """Chunks that wait for each other no more than their data needs, in streams and buffers of their own.
+
+        Chunks that stay in order are copied ahead.
+        """
+        schedule = self._case.schedule
         if self._pipeline is not None:
-            yield from self._pipeline_apart()
-            return
-        if not self._independent and bounced(self._case.schedule):
+            if self._pipeline.workload.in_order and not self._pipeline.config.is_prefetch:
+                yield (make.prefetch(1),)
+        elif not self._independent and bounced(schedule):
             yield (make.keep(),)  # copied ahead, it would be old
-        elif self._has_one_working_stream() and not all(map(names_memory, filter(is_work, self._case.schedule.ops))):
+        elif self._has_one_working_stream() and not all(map(names_memory, filter(is_work, schedule.ops))):
             yield from ((make.prefetch(depth),) for depth in self._values.depths)
         more = tuple((make.streams(n),) for n in self._more_streams())
         if not self._needs.has_needless_order:
@@ -168,10 +170,9 @@ class _Rows:
         return len(working) == 1 and not has_legacy(schedule)
 
     def _more_streams(self) -> list[int]:
-        chunks, now = chunk_count(self._case.schedule), 0
-        if not self._has_parts():
-            now = len(working_streams(self._case.schedule))
-        return [n for n in self._values.streams if now < n <= chunks]
+        now = 0 if self._has_parts() else len(working_streams(self._case.schedule))
+        most = min(self._chunks(), most_streams(self._pipeline.workload)) if self._pipeline else self._chunks()
+        return [n for n in self._values.streams if now < n <= most]
 
     def _has_parts(self) -> bool:
         """Return True if streams have parts to play, such as copying in: no chunk is in one of them."""
@@ -179,22 +180,6 @@ class _Rows:
         of: dict[int, int] = {}
         works = [i for i, op in enumerate(ops) if is_work(op) and i not in needs.common]
         return any(of.setdefault(needs.chunk[i], ops[i].stream or 0) != (ops[i].stream or 0) for i in works)
-
-    def _pipeline_apart(self) -> Tries:
-        """The workload over more streams, and with more buffers; of chunks that stay in order with a prefetcher."""
-        assert self._pipeline is not None
-        workload, config = self._pipeline.workload, self._pipeline.config
-        if self._needs.has_needless_order:
-            yield from self._held(((make.drop_waits(),),))
-        if workload.in_order and not config.is_prefetch:
-            yield (make.prefetch(1),)
-        most = min(config.chunks, most_streams(workload))
-        several = [n for n in self._values.streams if config.streams < n <= most]
-        for buffers in ((), (make.buffers(RING),), (make.buffers(OWN),)):
-            if buffers:
-                yield buffers
-            for n in several:
-                yield (*[self._release] * self._holds, *buffers, make.streams(n))
 
     def buffered(self) -> Tries:
         """Layers that take turns over more buffers: one more, twice as many, one for each."""
@@ -206,23 +191,19 @@ class _Rows:
                 yield (make.depth(depth),)
 
     def finer(self) -> Tries:
-        chunks = self._chunks()
+        chunks, most, workload = self._chunks(), self._values.most_chunks, self._pipeline and self._pipeline.workload
         is_one = chunks == 1 and not (self._pipeline and self._pipeline.config.is_prefetch)
-        in_order = self._pipeline is not None and self._pipeline.workload.in_order
-        most = self._pipeline.workload.most_chunks if self._pipeline else chunks * max(self._values.factors)
-        most = min(most, max(chunks, self._values.most_chunks))
-        for factor in self._values.factors:
-            if len(self._case.schedule) * factor > MOST_OPS or chunks * factor > most:
+        for finer in (chunks * factor for factor in self._values.factors):
+            if len(self._case.schedule) * finer > MOST_OPS * chunks:
                 continue
-            finer = make.chunks(chunks * factor)
-            if is_one and in_order:
-                yield (finer, make.prefetch(1))
-            elif is_one and self._pipeline:
-                yield from ((*[self._release] * self._holds, finer, make.streams(n)) for n in SEVERAL)
+            if finer > (min(most, workload.most_chunks) if workload else most):
+                continue
+            if is_one and workload and workload.in_order:
+                yield make.chunks(finer), make.prefetch(1)
+            elif is_one:
+                yield from self._held((make.chunks(finer), make.streams(n)) for n in SEVERAL)
             else:
-                yield from self._held(
-                    (finer, make.streams(n)) if n else (finer,) for n in (SEVERAL if is_one else (0,))
-                )
+                yield from self._held([(make.chunks(finer),)])
 
     def coarser(self) -> Tries:
         chunks = self._chunks()
