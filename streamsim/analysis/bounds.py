@@ -101,15 +101,15 @@ def bound_of(lowered: Lowered) -> Bound:
     """:func:`lower_bound` of a schedule that is lowered for its device already."""
     counts = Counter(lowered.cost)
     amounts = [(cost, counts[index]) for index, cost in enumerate(lowered.costs)]
-    longest, arrivals = _longest_chain(lowered), _arrivals(lowered)
+    (chain, is_calls), arrivals = _longest_chain(lowered), _arrivals(lowered)
     engines = list(_engine_work(lowered, amounts, arrivals))
     called_late = max((arrival + busy for _, arrival, busy in engines if arrival > busy), default=0)
     last = max((tick for tick, kind in zip(arrivals, lowered.kind, strict=True) if kind != NOTHING), default=0)
     ticks = {
-        HOST: max(called_late, longest.end if longest.is_calls else last),
+        HOST: max(called_late, chain if is_calls else last),
         **{ENGINE_WORDS[name]: arrival + busy for name, arrival, busy in engines},
         LINK: _link_work(lowered, amounts, arrivals),
-        CHAIN: longest.end,
+        CHAIN: chain,
     }
     bound_by = max(ticks, key=lambda name: ticks[name])  # the first of equals
     return Bound(ticks[bound_by] / TICKS_PER_S, bound_by, {name: tick / TICKS_PER_S for name, tick in ticks.items()})
@@ -118,15 +118,10 @@ def bound_of(lowered: Lowered) -> Bound:
 Amounts = Sequence[tuple[OpCost, int]]  # shapes of ops, and how many there are of each
 
 
-class _LongestChain(msgspec.Struct, frozen=True):
-    """The longest chain of dependences ends at the tick ``end``; ``is_calls``: host calls take most of it."""
+def _longest_chain(lowered: Lowered) -> tuple[int, bool]:
+    """Return when the last op could end if every engine were free at once and ran any number of ops.
 
-    end: int
-    is_calls: bool
-
-
-def _longest_chain(lowered: Lowered) -> _LongestChain:
-    """When the last op could end if every engine were free at once and ran any number of ops.
+    And True if host calls take most of the chain of dependences until then.
 
     One pass in issue order, in which dependences only point forwards; the host issues and waits on the way. Once a
     thread has waited its calls may come later than here, and what they issue may find all ended that it waits for: no
@@ -165,7 +160,7 @@ def _longest_chain(lowered: Lowered) -> _LongestChain:
         threads[segment.thread] = now, calls
         returned.append((now, calls))
     latest = max(range(n), key=end.__getitem__)
-    return _LongestChain(end[latest], 2 * calls_in[latest] > end[latest])
+    return end[latest], 2 * calls_in[latest] > end[latest]
 
 
 def _arrivals(lowered: Lowered) -> list[int]:
