@@ -445,6 +445,15 @@ def test_remedies_of_the_program_keep_what_the_data_needs(pattern: Any, chunks: 
             assert not [f for f in check(other) for h in f.hazards if h.kind == "read-after-write"]
 
 
+@pytest.mark.parametrize("streams", [1, 2])
+def test_tasks_that_share_a_buffer_overlap_only_as_a_race(streams: int) -> None:
+    """10 in and 20 of work twice, in the same bytes: 60 in one stream; in two, where nothing keeps them apart, 50."""
+    shared = card(0, 10)
+    tasks = ((h2d(k, 10, device=shared), kernel(k, 20, reads=(shared,))) for k in (1, streams))
+    found = explain(program(*(op for task in tasks for op in task), buffers=BUFFERS), PLAIN)
+    assert (ticks(found.makespan_s), found.is_racy) == (60, False) if streams == 1 else (50, True)
+
+
 def test_a_schedule_without_work_has_nothing_to_explain() -> None:
     found = explain(program(RecordEvent(0, 1)), PLAIN)
     assert (found.makespan_s, found.first, found.losses, found.limits) == (0, None, (), ())

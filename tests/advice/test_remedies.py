@@ -8,11 +8,10 @@ import pytest
 from effort import examples
 from explained import tried
 from grids import issued
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from race_oracle import races
-from same_work import ON_CARD, ON_HOST, Terms, amounts, output, pipelines
+from same_work import ON_CARD, ON_HOST, amounts, pipelines
 from strategies import devices, h2d, kernel, schedules
 
 from streamsim.advice import Values, advise, explain
@@ -46,7 +45,6 @@ from streamsim.transform import (
     chunk_count,
     in_chunks,
     in_streams,
-    unblocked,
     with_buffers,
 )
 
@@ -91,24 +89,6 @@ def test_a_loop_whose_host_works_is_put_right_and_works_as_much_for_each_chunk(
         assert took == ticks(found.makespan_s) - ticks(best.saved_s()) < ticks(found.makespan_s)
 
 
-NUMBERS = {
-    "chunks": r"cut into (\d+) chunk",
-    "streams": r"(?:over|in|use) (\d+) (?:non-blocking )?streams?",
-    "buffers": r"(?:give chunks|with) (\d+) device buffers",
-}
-
-
-def as_said(text: str, config: Config) -> Config:
-    """What a reader makes of a remedy's words with the options of `predict`."""
-    options: dict[str, Any] = {name: int(n[1]) for name, words in NUMBERS.items() if (n := re.search(words, text))}
-    if "depth-first" in text or (config.order == "serial" and "use asynchronous" in text):
-        options["order"] = "depth-first"
-    if "chunks" in options:
-        options = {"streams": min(config.streams, options["chunks"]), **options}
-    config = replace(config, **{"buffers": config.buffers, **options})
-    return config.without_ring() if "device buffers of their own" in text else config
-
-
 @examples(40)
 @given(pipelines(), st.integers(0, 1 << 20))
 def test_no_remedy_needs_more_room_than_there_is(schedule: Schedule, spare: int) -> None:
@@ -119,21 +99,6 @@ def test_no_remedy_needs_more_room_than_there_is(schedule: Schedule, spare: int)
         for device in (load_device("h200"), with_memory_limit(load_device("h200"), limit))
     )
     assert of_those_that_fit == [(text, n_bytes) for text, n_bytes in of_any if n_bytes <= limit]
-
-
-@given(issued(), devices())
-@example((Workload(3, (), (1,)), Config("prefetch", 3)), load_device("ideal"))  # a ring that becomes one for each chunk
-def test_chunks_streams_and_buffers_as_said_are_what_predict_makes_of_them(
-    asked: tuple[Workload, Config], device: Device
-) -> None:
-    """Whoever types the options that a remedy names gets its schedule."""
-    workload, config = asked
-    count = 0
-    for _, trial, (changed, _) in tried(Work(config.schedule(workload), device), Source(*asked)):
-        if any(re.search(words, trial.text) for words in NUMBERS.values()) or "of their own (" in trial.text:
-            assert unnamed(changed) == unnamed(as_said(trial.text, config).schedule(workload)), trial.text
-            count += 1
-    assert count or config.chunks == 1 or workload.most_chunks < 2
 
 
 # Patterns cut anew are the patterns
@@ -244,14 +209,6 @@ def test_kernels_of_one_chunk_that_read_the_same_share_no_table() -> None:
     assert set(needs.chunk[:-1]) == {0}
 
 
-@pytest.mark.parametrize("pieces", FACTORS)
-def test_blocking_copies_stay_blocking_unless_they_are_made_asynchronous(pieces: int) -> None:
-    for chunks in (8 * pieces, 8 // pieces):
-        assert unnamed(in_chunks(serial(WORKLOAD, 8), chunks)[0]) == unnamed(serial(WORKLOAD, chunks))
-    released = in_streams(in_chunks(unblocked(serial(WORKLOAD, 8)), 8 * pieces)[0], 4)
-    assert unnamed(released) == unnamed(depth_first(WORKLOAD, 8 * pieces, 4))
-
-
 @pytest.mark.parametrize("name", ["ideal", "rtx3090", "h200"])
 def test_a_ring_with_more_buffers_is_a_larger_ring(name: str) -> None:
     device = load_device(name)
@@ -262,32 +219,6 @@ def test_a_ring_with_more_buffers_is_a_larger_ring(name: str) -> None:
     assert simulate(freed, device).makespan_s == simulate(depth_first(WORKLOAD, 8, 8), device).makespan_s
     with pytest.raises(InputError, match="no buffer is used twice"):
         with_buffers(depth_first(WORKLOAD, 8, 2), 0)
-
-
-def test_what_every_chunk_reads_is_neither_cut_nor_given_twice() -> None:
-    """A table copied once, read whole by every kernel; two chunks in one stream, that could be four in two."""
-    table = Region("table", 0, 8)
-    sizes = {"h": 40, "o": 32, "table": 8, "d": 32}
-    buffers = tuple(Buffer(name, size, "pinned" if name in "ho" else "device") for name, size in sizes.items())
-    ops: list[Op] = [Copy("h2d", 8, 1, Region("h", 32, 8), table)]
-    for first in (0, 16):
-        part = Region("d", first, 16)
-        ops += (
-            Copy("h2d", 16, 1, Region("h", first, 16), part),
-            Kernel(1, "k", 16, duration_s=16e-9, reads=(table, part), writes=(part,)),
-            Copy("d2h", 16, 1, Region("o", first, 16), part),
-        )
-    schedule = Schedule((*ops, Synchronize()), ("non-blocking",), buffers)
-    terms = Terms()
-    meant = output(schedule, terms, whole=("table",))
-    assert chunk_count(schedule) == 2
-    cut = [(in_chunks(schedule, chunks)[0], chunks) for chunks in (4, 1)]
-    for made, chunks in (*cut, (in_streams(schedule, 2), 2)):
-        assert [op.bytes for op in made.ops if isinstance(op, Copy)].count(8) == 1 + (chunks == 4) * 8
-        assert [op.elements for op in made.ops if isinstance(op, Kernel)] == [32 // chunks] * chunks
-        assert all(op.reads[0] == table for op in made.ops if isinstance(op, Kernel))
-        assert not races(made)
-        assert output(made, terms, whole=("table",)) == meant
 
 
 def named(at: int, after: int = 0) -> list[Op]:
@@ -312,15 +243,6 @@ def test_what_the_data_forbids_is_neither_cut_nor_merged(ops: list[Op], pieces: 
     schedule = Schedule(tuple(ops), ("non-blocking",) * 2, (ON_HOST, ON_CARD))
     with pytest.raises(InputError):
         in_chunks(schedule, pieces or 1)
-
-
-def test_what_overwrites_bytes_waits_for_all_that_read_them_in_whatever_streams_they_come() -> None:
-    out = [Copy("d2h", 8, 1, Region("host", at, 8), Region("card", 0, 8)) for at in (0, 8)]
-    over = Copy("h2d", 8, 1, Region("host", 16, 8), Region("card", 0, 8))
-    dealt = in_streams(Schedule((*out, over, Synchronize()), ("non-blocking",), (ON_HOST, ON_CARD)), 3)
-    assert [op.stream for op in dealt.ops if isinstance(op, Copy)] == [1, 2, 3]
-    assert sum(isinstance(op, WaitEvent) for op in dealt.ops) == 2
-    assert not races(dealt)
 
 
 # What comes first

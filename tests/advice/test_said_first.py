@@ -1,8 +1,6 @@
 """What an explanation says first: laws over any program, and programs whose cause is known by how they are made."""
 
-import json
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,12 +9,10 @@ from explained import tried
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from perfect_profiler import recorded
 from race_oracle import races
 from strategies import devices, schedules
 
 from streamsim.advice import advise, explain, what_if
-from streamsim.cli import main
 from streamsim.cli.whatif import _changes, whatif_command
 from streamsim.device import Device, load_device
 from streamsim.errors import InputError
@@ -36,9 +32,7 @@ from streamsim.program import (
     Synchronize,
     Workload,
     WorkloadKernel,
-    write_schedule,
 )
-from streamsim.recorded import program_of
 from streamsim.search import Grid, best_program
 from streamsim.transform import LayersSource, Source, Work, keep
 
@@ -117,29 +111,6 @@ def test_kernels_launched_without_a_stream_are_told_of_the_legacy_default_stream
     assert found.first.saved_s() > 0.03 * found.makespan_s
     assert 0 not in found.first.made.work.schedule.used_streams
     assert (not found.first.condition) == named  # what its kernels need of each other, memory alone can say
-
-
-def test_kernels_that_leave_the_legacy_default_stream_stay_behind_the_copies_of_their_chunks() -> None:
-    """No memory is named. That a kernel needs its own chunk's copy is kept, whatever is assumed of other chunks."""
-    ops: list[Op] = []
-    for k in range(6):  # every chunk has another size, by which its ops are known
-        copies = [Copy(way, 16 + k, 1 + k % 3) for way in ("h2d", "d2h")]
-        ops += (copies[0], Kernel(0, f"{k}", duration_s=1e-4), copies[1])
-    schedule = Schedule((*ops, Synchronize()), ("blocking",) * 3)
-
-    def named(op: Op) -> Op:
-        number = op.bytes - 16 if isinstance(op, Copy) else int(op.name) if isinstance(op, Kernel) else 0
-        card = Region("card", 32 * number, 16 + number)
-        if isinstance(op, Copy):
-            return replace(op, device=card)
-        return replace(op, reads=(card,), writes=(card,)) if isinstance(op, Kernel) else op
-
-    count, buffers = 0, (Buffer("card", 256, "device"),)
-    for _, trial, (done, _) in tried(Work(schedule, H200)):
-        if "cut into" not in trial.text:
-            assert not races(replace(done, ops=tuple(map(named, done.ops)), buffers=buffers)), trial.text
-            count += 1
-    assert count > 3
 
 
 # Steps that may need each other's result
@@ -227,17 +198,6 @@ def test_a_training_loop_is_told_to_prefetch_and_of_streams_only_if_its_steps_ar
     assert simulate(*found.first.made.work[:2]).makespan_s < 0.85 * found.makespan_s
     for trial in found.tried.trials:
         assert "in turn" not in trial.text or trial.condition == "your steps are independent"
-
-
-def test_what_explain_recommends_whatif_does_not_refuse(tmp_path: Path) -> None:
-    """`whatif` refuses streams and chunks of such a loop without --independent; a prefetcher it makes."""
-    program = tmp_path / "loop.json"
-    write_schedule(loop(12), program)
-    assert [main(["whatif", str(program), *change]) for change in (["--streams", "3"], ["--chunks", "2"])] == [2, 2]
-    assert main(["whatif", str(program), "--prefetch", "1"]) == 0
-    found = explain(loop(12), H200)
-    free = [trial.text for trial in found.tried.trials if not trial.condition]
-    assert not any("in turn" in text or "cut into" in text for text in free)
 
 
 def test_a_first_call_that_is_made_once_is_not_made_again_for_every_piece() -> None:
@@ -340,30 +300,6 @@ def test_the_cause_that_binds_is_named_where_no_change_removes_it() -> None:
     first = found.losses[0]
     assert first.cause == "host-work"
     assert f"{first.title}: {first.meaning}" in found.advice
-
-
-def test_where_nothing_gains_three_percent_that_is_said_and_by_how_much_at_most(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """README's own case, whose only gain is a graph's 2.9 %; the graph can still be saved."""
-    arguments = ["--h2d", "64MiB", "--kernel", "0.57ms", "--d2h", "64MiB", "--chunks", "16", "--streams", "4"]
-    assert main(["explain", *arguments, "--json"]) == 0
-    said = json.loads(capsys.readouterr().out)
-    assert said["first"] is None
-    best = min((one for one in said["tried"] if not one["condition"]), key=lambda one: one["takes_s"])
-    share = 1 - best["takes_s"] / said["makespan_s"]
-    assert 0 < share < 0.03
-    assert said["advice"].startswith("nothing is worth changing: no change gains more than ")
-    assert f"({share:.1%}): {best['words']}" in said["advice"]
-
-
-@pytest.mark.parametrize("order", ["serial", "depth-first"])
-def test_nothing_lacks_room_on_a_card_that_has_a_thousand_times_as_much(order: Any) -> None:
-    """96 MiB of 139.8 GiB, recorded: its memory is not known, so that remedies assume something and change places."""
-    kernels = (WorkloadKernel(duration_s=0.6e-3),) * 4
-    schedule = Config(order, chunks=16).schedule(Workload(16 * MI, (4,), (2,), kernels))
-    program = program_of(recorded(simulate(schedule, H200)), device=H200).schedule
-    assert not [loss for loss in explain(program, H200).losses if "no room" in loss.remedy]
 
 
 # Layers

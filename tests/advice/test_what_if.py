@@ -1,7 +1,5 @@
 """What changes bring, by hand and by the patterns: steps over streams, in pieces, prefetched; calls and memory."""
 
-from collections.abc import Callable
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -15,7 +13,6 @@ from streamsim.errors import InputError, NoRoomError
 from streamsim.model import simulate
 from streamsim.program import (
     Buffer,
-    Config,
     Copy,
     HostWork,
     Kernel,
@@ -31,7 +28,6 @@ from streamsim.program import (
     depth_first,
     one_stream,
     ring,
-    workload_of_sizes,
 )
 from streamsim.transform import Work, in_pieces, in_streams, pinned, prefetched, slow_calls, steps_of
 from streamsim.transform import changes as change
@@ -307,54 +303,11 @@ def test_kernels_whose_result_has_no_name_may_need_each_other(made: change.Chang
     assert what_if(layers, DEVICE, [made], independent=True).together.made.assumes
 
 
-@pytest.mark.parametrize("made", [change.streams(3), change.chunks(8), change.order("breadth-first")])
-def test_kernels_that_an_event_orders_may_need_each_other(made: change.Change) -> None:
-    """Each chunk's kernels wait for those of the chunk before, in the other stream, and share no named bytes."""
-    workload = workload_of_sizes(h2d=[4096], kernels=[1e-6], d2h=[4096])
-    relayed = Config("relay", 4, 2).schedule(workload)
-    with pytest.raises(InputError, match=rf"^{made.option}: nothing in the schedule shows .* --independent"):
-        what_if(relayed, DEVICE, [made])
-    assert what_if(relayed, DEVICE, [made], independent=True).together.made.assumes
-    what_if(Config("depth-first", 4, 2).schedule(workload), DEVICE, [made])  # needs nothing said
-
-
 def test_a_change_that_another_makes_possible_has_no_row_of_its_own() -> None:
     """Pageable copies cannot be captured; pinned ones can."""
     found = what_if(pageable(), make_device(), [change.pin(), change.graph()])
     assert [outcome.change for outcome in found.alone] == ["--pin"]
     assert found.together.change == "--pin --graph"
-
-
-MADE: list[Callable[[], change.Change]] = [
-    change.pin,
-    change.make_async,
-    change.drop_sync,
-    lambda: change.chunks(8),
-    lambda: change.streams(2),
-    lambda: change.prefetch(1),
-    lambda: change.front_end_cost(0.5, "0.5x"),
-]
-
-
-def copied(schedule: Schedule, direction: str) -> int:
-    return sum(op.bytes for op in schedule.ops if isinstance(op, Copy) and op.direction == direction)
-
-
-@pytest.mark.parametrize("number", range(len(MADE)))
-def test_no_change_loses_an_op_or_a_byte(number: int) -> None:
-    """Copied bytes and the kernels' time stay what they are; ops of a step keep their order."""
-    schedule = loop(4, Synchronize(stream=1), HostWork(5 * NS))
-    changed = MADE[number]().make(Work(schedule, DEVICE)).schedule
-    for kind in ("h2d", "d2h"):
-        was, now = (
-            [op.bytes for op in some.ops if isinstance(op, Copy) and op.direction == kind]
-            for some in (schedule, changed)
-        )
-        assert sum(was) == sum(now)
-    took = [sum(op.duration_s or 0 for op in some.ops if isinstance(op, Kernel)) for some in (schedule, changed)]
-    assert took[1] == pytest.approx(took[0])
-    starts = [i for i, op in enumerate(changed.ops) if isinstance(op, Copy) and op.direction == "d2h"]
-    assert all(any(isinstance(op, Kernel) for op in changed.ops[a:b]) for a, b in pairwise([0, *starts]))
 
 
 def test_a_kernels_recorded_time_holds_some_of_the_gap_that_a_graph_has() -> None:
