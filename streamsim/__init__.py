@@ -51,53 +51,10 @@ from streamsim.timeline import Timeline
 from streamsim.transform import Change
 
 __version__ = version("streamsim")
-__all__ = [
-    "Answer",
-    "Best",
-    "Change",
-    "Config",
-    "Device",
-    "Explanation",
-    "Grid",
-    "InputError",
-    "Layer",
-    "Layers",
-    "Loop",
-    "Measured",
-    "Prediction",
-    "Program",
-    "Recording",
-    "Schedule",
-    "Sweep",
-    "Timeline",
-    "Workload",
-    "WorkloadKernel",
-    "__version__",
-    "answer_of",
-    "best",
-    "breadth_first",
-    "build",
-    "check",
-    "code_of",
-    "depth_first",
-    "device_names",
-    "diagnose",
-    "explain",
-    "load_device",
-    "loop_advice",
-    "offload",
-    "one_stream",
-    "predict",
-    "prefetch",
-    "read_layers",
-    "read_recording",
-    "read_schedule",
-    "read_workload",
-    "ring",
-    "serial",
-    "simulate",
-    "sweep",
-    "what_if",
-    "workload_of_sizes",
-    "write_schedule",
-]
+__all__ = ["Answer", "Best", "Explanation", "Measured", "Prediction", "Timeline", "answer_of", "simulate"]
+__all__ += ["best", "check", "code_of", "diagnose", "explain", "loop_advice", "predict", "sweep", "what_if"]
+__all__ += ["Change", "Config", "Grid", "Layer", "Layers", "Loop", "Program", "Recording", "Schedule", "Sweep"]
+__all__ += ["Workload", "WorkloadKernel", "read_workload", "workload_of_sizes"]
+__all__ += ["breadth_first", "build", "depth_first", "offload", "one_stream", "prefetch", "ring", "serial"]
+__all__ += ["read_layers", "read_recording", "read_schedule", "write_schedule"]
+__all__ += ["Device", "InputError", "__version__", "device_names", "load_device"]

@@ -75,7 +75,7 @@ class Field(NamedTuple):
 
     @property
     def unit(self) -> str:
-        """The unit in its name: see :func:`streamsim.text.quantities.unit_of`."""
+        """The unit in its name: see :func:`streamsim.text.unit_of`."""
         return unit_of(self.name)
 
     @property

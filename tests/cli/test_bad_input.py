@@ -27,7 +27,7 @@ from streamsim.program import (
 )
 from streamsim.report import write_trace
 from streamsim.search import read_asked, sweep_of
-from streamsim.text import recognise as kinds
+from streamsim.text import WORDS
 from streamsim_validate.calibrate import read_samples
 from streamsim_validate.records import Header, read_record
 
@@ -214,14 +214,14 @@ READERS = {
 @pytest.mark.parametrize("expected", READERS)
 def test_any_kind_of_file_in_place_of_another_is_named(expected: str, one_of_each: dict[str, Path]) -> None:
     read, as_well = READERS[expected]
-    assert set(one_of_each) == set(kinds.WORDS)
+    assert set(one_of_each) == set(WORDS)
     for kind, path in one_of_each.items():
         if kind in (expected, *as_well):
             read(path)
         else:
             with pytest.raises(InputError) as caught:
                 read(path)
-            assert str(caught.value).startswith(f"{path}: is {kinds.WORDS[kind]}; expected ")
+            assert str(caught.value).startswith(f"{path}: is {WORDS[kind]}; expected ")
 
 
 def test_what_stands_twice_is_an_option_and_no_word(
