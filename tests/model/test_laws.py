@@ -329,6 +329,19 @@ def halving(direction: LinkDirection) -> LinkDirection:
     )
 
 
+# -- graphs -----------------------------------------------------------------------------------------------------------
+
+
+@examples(100)
+@given(card.schedules(launch="graph"), card.devices())
+def test_a_launch_takes_its_copies_and_nothing_for_the_rest(schedule: Schedule, device: Device) -> None:
+    """Kernels and events go with the copies."""
+    node = oracle.in_ticks(device.host.graph_node_s)
+    timeline = simulate(schedule, device)
+    for op, issued, returned in zip(schedule.ops, timeline.issued, timeline.returned, strict=True):
+        assert returned - issued == node * isinstance(op, Copy) or not oracle.is_in_stream(op)
+
+
 # -- the list of laws -------------------------------------------------------------------------------------------------
 
 

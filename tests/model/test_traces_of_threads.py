@@ -3,7 +3,6 @@
 import pytest
 from strategies import NS, d2h, h2d, kernel, make_device, program
 
-from streamsim.advice import explain
 from streamsim.analysis import lower_bound
 from streamsim.errors import InputError
 from streamsim.model import simulate
@@ -83,30 +82,6 @@ def test_a_thread_waits_until_another_has_come_so_far() -> None:
     assert timeline.end[4] == 13
     assert [(step.op, step.because) for step in critical_path(timeline)] == [(0, "host"), (4, "host")]
     assert lower_bound(timeline.schedule, device).seconds == pytest.approx(13 * NS)
-
-
-def test_what_the_host_does_besides_is_a_cause_of_lost_time() -> None:
-    """Work of 40 ticks before the kernel, and a call of it that takes 10; the copy and the kernel take 8 in all."""
-    device = make_device()
-    ops = h2d(1, 4), HostWork(40 * NS), kernel(1, 4, call_s=10 * NS), Synchronize()
-    found = explain(program(*ops), device)
-    lost = {loss.cause: loss.ticks for loss in found.losses}
-    assert lost["host-work"] + lost["host-issue"] == 54 - 8
-    assert lost["host-work"] == 38  # alone 54 -> 14, beside the other 44 -> 8: the mean of 40 and 36
-
-
-def test_a_call_that_holds_the_host_is_named() -> None:
-    """Three launches of a microsecond, and the first of 30: the kernels are done 29 microseconds sooner without."""
-    us = 1000 * NS
-    adds = [kernel(1, 500, call_s=cost * us, name="add") for cost in (30, 1, 1, 1)]
-    found = explain(program(h2d(1, 4), *adds, Synchronize()), make_device())
-    slow = next(loss for loss in found.losses if loss.cause == "slow-calls")
-    assert (
-        slow.remedy == "make the call once before: cudaLaunchKernel of ops[1] held the host for 30 us to launch 'add'"
-    )
-    assert slow.gain_alone_s == pytest.approx(29 * us)
-    assert found.first is not None
-    assert found.first.against == "slow-calls"
 
 
 @pytest.mark.parametrize(
