@@ -249,11 +249,6 @@ def declared(device: Device) -> Iterator[tuple[str, ProfileTable, Field]]:
             yield f"{name}.{field.name}", table, field
 
 
-def left_out(device: Device) -> set[str]:
-    """Return the dotted names of numbers at their default, which a profile may leave out and which have no effect."""
-    return {name for name, table, field in declared(device) if getattr(table, field.name) == field.default}
-
-
 def _check_source(name: str, source: str) -> None:
     kind, _, text = source.partition(":")
     if kind not in SOURCE_KINDS or not text.strip():
@@ -271,7 +266,9 @@ def _check_sources(device: Device) -> None:
         _check_source(f"sources.{name}", source)
     for name, spread in device.spread.items():
         check_number(f"spread.{name}", spread, 0.0, 1e9)
-    for name in sorted(known - left_out(device)):
+    # A profile may leave out numbers at their default, which have no effect.
+    left_out = {name for name, table, field in declared(device) if getattr(table, field.name) == field.default}
+    for name in sorted(known - left_out):
         if device.source(name) == ("", ""):
             raise InputError(f"{name}: has no source; add sources.{name!r} = 'measured|published|assumed: ...'")
 
