@@ -137,7 +137,7 @@ TOGETHER: dict[str, tuple[str, ...]] = {
     "records of few schedules": ("test_page_tables",),
     "a record that is made": ("test_figures",),
     "fits and comparisons of records": (
-        *("test_accuracy", "test_calibrate", "test_program_compare", f"{PAGE}[validate]", f"{PAGE}[evidence]"),
+        *("test_accuracy", "test_calibrate", "test_predictions", f"{PAGE}[validate]", f"{PAGE}[evidence]"),
         "test_campaign.py::test_schedules_are_measured",
     ),
 }
