@@ -34,11 +34,13 @@ RATES = ("", *(f"{n:g}GB/s" for n in TENS))
 class Control(msgspec.Struct, frozen=True):
     """A control of the page: a list of the ``values`` of an option or of a profile's setting.
 
-    With ``parse``, which reads a value, it is a text, and a slider that has the values.
+    ``usual``: the value in lessons that need no other. With ``parse``, which reads a value, the control is a text, and
+    a slider that has the values.
     """
 
     name: str
     words: str
+    usual: str
     values: tuple[str, ...]
     parse: Callable[[str], float] | None = None
 
@@ -61,31 +63,21 @@ class Lesson(msgspec.Struct, frozen=True):
 
 
 CONTROLS = (
-    Control("--h2d", "bytes copied in", SIZES, parse_bytes),
-    Control("--kernel", "time of the kernel", TIMES, parse_seconds),
-    Control("--d2h", "bytes copied back", SIZES, parse_bytes),
-    Control("--chunks", "chunks", COUNTS, parse_number),
-    Control("--streams", "streams", COUNTS, parse_number),
-    Control("link.bandwidth", "link", RATES, parse_bandwidth),
-    Control("--order", "order", ORDERS),
-    Control("--memory", "host memory", HOST_MEMORIES),
-    Control("copy_engines.count", "copy engines", ("", "1", "2")),
-    Control("--device", "device", tuple(device_names())),
+    Control("--h2d", "bytes copied in", "64MB", SIZES, parse_bytes),
+    Control("--kernel", "time of the kernel", "1ms", TIMES, parse_seconds),
+    Control("--d2h", "bytes copied back", "64MB", SIZES, parse_bytes),
+    Control("--chunks", "chunks", "4", COUNTS, parse_number),
+    Control("--streams", "streams", "4", COUNTS, parse_number),
+    Control("link.bandwidth", "link", "64GB/s", RATES, parse_bandwidth),
+    Control("--order", "order", "depth-first", ORDERS),
+    Control("--memory", "host memory", "pinned", HOST_MEMORIES),
+    Control("copy_engines.count", "copy engines", "", ("", "1", "2")),
+    Control("--device", "device", "ideal", tuple(device_names())),
 )
-EQUAL = {
-    "--h2d": "64MB",
-    "--kernel": "1ms",
-    "--d2h": "64MB",
-    "--chunks": "4",
-    "--streams": "4",
-    "link.bandwidth": "64GB/s",
-    "--order": "depth-first",
-    "--memory": "pinned",
-    "copy_engines.count": "",
-    "--device": "ideal",
-}
+EQUAL = {control.name: control.usual for control in CONTROLS}
 OF_A_CARD = {**EQUAL, "link.bandwidth": "", "--device": "h200"}
 README = {"--h2d": "64MiB", "--kernel": "0.57ms", "--d2h": "64MiB", "--chunks": "16"}
+FERMI = {"--h2d": "16MB", "--kernel": "3ms", "--d2h": "16MB", "--order": "breadth-first", "--device": "c2050"}
 LESSONS = (
     Lesson(
         "Sixteen chunks",
@@ -109,14 +101,7 @@ LESSONS = (
         "Fermi's signal",
         "A Tesla C2050 (Fermi) has two copy engines. But if kernels stand one behind the other in its queue, each of"
         " them signals its end only after the last. Breadth-first, no copy back begins before. Choose depth-first.",
-        {
-            **OF_A_CARD,
-            "--h2d": "16MB",
-            "--kernel": "3ms",
-            "--d2h": "16MB",
-            "--order": "breadth-first",
-            "--device": "c2050",
-        },
+        {**OF_A_CARD, **FERMI},
     ),
     Lesson(
         "A kernel that is too short",

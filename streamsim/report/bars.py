@@ -60,23 +60,14 @@ def numbers(schedule: Schedule) -> list[int]:
 
 def host_kinds(timeline: Timeline) -> list[int]:
     """Return the index into KINDS of the host's part of each op; 0 if it takes no time, or is the launch of a graph."""
-    schedule = timeline.schedule
-    pageable, is_graph = schedule.pageable_names, schedule.launch == "graph"
-    found = [_host_kind(op, pageable) for op in schedule.ops]
-    for op, kind in enumerate(found):
-        launched = is_graph and kind == KINDS.index(HOST_CALL)
-        if launched or not 0 <= timeline.issued[op] < timeline.returned[op]:
-            found[op] = 0
+    pageable, is_graph, found = timeline.schedule.pageable_names, timeline.schedule.launch == "graph", []
+    for op, issued, returned in zip(timeline.schedule.ops, timeline.issued, timeline.returned, strict=True):
+        waits = isinstance(op, Copy) and (op.blocking or op.uses_host(pageable))
+        kind = HOST_WAITS if waits or isinstance(op, Synchronize | WaitThread) else HOST_CALL
+        kind = HOST_WORK if isinstance(op, HostWork) else kind
+        is_launched = is_graph and kind == HOST_CALL
+        found.append(KINDS.index(kind) if 0 <= issued < returned and not is_launched else 0)
     return found
-
-
-def _host_kind(op: Op, pageable: frozenset[str]) -> int:
-    if isinstance(op, HostWork):
-        return KINDS.index(HOST_WORK)
-    holds = isinstance(op, Synchronize | WaitThread) or (
-        isinstance(op, Copy) and (op.blocking or op.uses_host(pageable))
-    )
-    return KINDS.index(HOST_WAITS if holds else HOST_CALL)
 
 
 def host_name(thread: int, threads: int) -> str:

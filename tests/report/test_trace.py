@@ -119,13 +119,6 @@ def test_spans_instants_and_arrows_have_the_exact_times_of_the_model() -> None:
     }  # fmt: skip
 
 
-def test_kernels_side_by_side_take_further_tracks() -> None:
-    # Two of half the card run together 0..10, the third follows when one has ended: it takes the first track again.
-    schedule = program(*(kernel(stream, 10, fill=0.5) for stream in (1, 2, 3)))
-    found = spans(told(simulate(schedule, make_device(concurrent_kernels=2))))
-    assert found[::2] == [(0, "compute", 0, 10), (1, "compute #2", 0, 10), (2, "compute", 10, 20)]
-
-
 def test_a_measured_time_line_shows_what_it_knows() -> None:
     # Measured ends and starts may overlap by the clock's error: the second copy then takes a further track.
     schedule = program(h2d(1, 10), h2d(1, 10), Synchronize())
@@ -154,42 +147,32 @@ MEMBERS = {
 
 
 @given(schedules(), devices())
-def test_every_event_has_the_members_of_its_phase_and_spans_on_a_track_are_apart(
+def test_events_have_their_members_spans_are_apart_each_op_is_there_and_arrows_go_forward(
     schedule: Schedule, device: Device
 ) -> None:
-    events, on_track = told(simulate(schedule, device)), defaultdict(list)
+    """Each copy and kernel is once on its engine and once in its stream."""
+    timeline = simulate(schedule, device)
+    events, on_track = told(timeline), defaultdict(list)
     for event in events:
         assert set(event) - {"track"} == MEMBERS[event["ph"]]
         assert event.get("ts", 0) >= 0
         assert event.get("bp", "e") == "e"
         if event["ph"] == "X":
             on_track[event["track"]].append((event["ts"], event["ts"] + event["dur"]))
-    for found in on_track.values():
-        assert all(end <= start for (_, end), (start, _) in pairwise(sorted(found)))
+    for of_track in on_track.values():
+        assert all(end <= start for (_, end), (start, _) in pairwise(sorted(of_track)))
     indexes = Counter(e["args"]["sort_index"] for e in events if e["name"] == "thread_sort_index")
     assert set(indexes.values()) == {1}
-
-
-@given(schedules(), devices())
-def test_every_op_is_once_on_its_engine_and_once_in_its_stream(schedule: Schedule, device: Device) -> None:
-    timeline = simulate(schedule, device)
-    found = Counter((op, track.partition(" #")[0], *at) for op, track, *at in spans(told(timeline)))
+    found = Counter((op, track.partition(" #")[0], *at) for op, track, *at in spans(events))
     expected: Counter[tuple[int, str, int, int]] = Counter()
     for op, what in enumerate(schedule.ops):
         if isinstance(what, Copy | Kernel):
             rows = timeline.engine_names[timeline.engine[op]], stream_name(what.stream)
             expected.update((op, row, timeline.start[op], timeline.end[op]) for row in rows)
     assert found == expected
-
-
-@given(schedules(), devices())
-def test_arrows_pair_up_and_go_forward_between_spans(schedule: Schedule, device: Device) -> None:
-    timeline = simulate(schedule, device)
-    events = told(timeline)
     for leaves, arrives in arrows(events):
-        assert leaves["ts"] <= arrives["ts"]
-        earlier, later = op_at(events, leaves), op_at(events, arrives)
-        assert arrives["ts"] == timeline.start[later]
+        assert leaves["ts"] <= arrives["ts"] == timeline.start[later := op_at(events, arrives)]
+        earlier = op_at(events, leaves)
         assert earlier == later if leaves["cat"] == "issue" else timeline.end[earlier] <= timeline.start[later]
 
 
