@@ -221,16 +221,6 @@ def test_copies_and_kernels_of_layers_have_the_names_of_layers_and_number_their_
     assert told == streamed | {f"block.{k} attention {turn}" for k in range(4) for turn in (1, 2)}
 
 
-def test_a_page_of_the_best_layers_has_their_time_line(tmp_path: Path) -> None:
-    (tmp_path / "layers.toml").write_text(
-        '[[layers]]\nname = "block"\nweight_bytes = "1GiB"\nkernels = ["9ms"]\nrepeats = 4\n'
-    )
-    command = ["best", "--layers", str(tmp_path / "layers.toml"), "--memory-limit", "3GiB", "--device", "h200"]
-    assert main([*command, "--page", str(tmp_path / "page.html"), "--json"]) == 0
-    (line,) = lines_of((tmp_path / "page.html").read_text())
-    assert "block.0 H2D" in line["names"]
-
-
 def test_a_recorded_line_has_the_steps_and_ranges_of_each_thread_by_depth() -> None:
     recording = recorded(predict(PIPELINE, "h200").timeline)
     found = replay(recording, "h200")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -201,18 +199,6 @@ def test_the_suffix_decides_the_format_and_the_bytes_are_always_the_same(tmp_pat
     assert first.read_bytes() == second.read_bytes()
     title = plot_gantt(timeline).get_title(loc="left")
     assert title == r"$\frac{ \n 100 $, on test: makespan 10 ns"  # a name is no formula
-
-
-def test_no_pyplot_and_no_matplotlib_until_it_is_needed(tmp_path: Path) -> None:
-    code = (
-        "import sys; from streamsim.report import plot_gantt, save_picture; assert 'matplotlib' not in sys.modules;"
-        "from streamsim.device import load_device; from streamsim.model import simulate;"
-        "from streamsim import Workload, serial;"
-        "timeline = simulate(serial(Workload(4, (4,))), load_device('ideal'));"
-        f"save_picture(lambda: plot_gantt(timeline), {str(tmp_path / 'gantt.png')!r});"
-        "assert 'matplotlib' in sys.modules; assert 'matplotlib.pyplot' not in sys.modules"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_the_unchunked_program_stands_above_on_the_same_time_axis() -> None:
