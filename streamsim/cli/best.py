@@ -27,7 +27,7 @@ from streamsim.cli.options import (
     picked,
     workload_options,
 )
-from streamsim.cli.printing import Condition, emit, fail_if_option, judged, page_asked, page_option, predicting
+from streamsim.cli.printing import emit, fail_if_option, page_asked, page_option, predicting
 from streamsim.cli.running import BriefCommand, note, noting_compilation, progress_bar
 from streamsim.cli.work import (
     Given,
@@ -70,7 +70,6 @@ def best_command(
     /,
     language: Language | None,
     output: Path | None,
-    fail_if: tuple[Condition, ...],
     **_: Any,
 ) -> int:
     """Find the best number of chunks and streams, and the issue order: the optimum of the grid by the full model.
@@ -106,21 +105,18 @@ def best_command(
         case Loop():
             not_of_loops = ("exact", "independent", "max_chunks", "max_streams", "memory")
             refuse(context, not_of_loops, f"{path} is a training loop, whose steps are not cut; leave the option out")
-            return _loop(picked(DeviceOptions, context.params), issued, language, output, fail_if)
+            return _loop(picked(DeviceOptions, context.params), issued, language, output)
         case Source():
             refuse(context, ("independent",), "needs a program with steps; give a recording or a schedule")
             found = _workload(context.params, issued.workload)
     if language is not None and output is not None:
         write_text(found.text(language), output)
     answer = best_answer(found.best, found.assumed, found.command, found.inputs)
-    emit(answer, found.best.card)
-    fastest = {"makespan_s": found.best.best.makespan_s, "speedup": found.best.speedup}  # of --fail-if
-    return judged(fail_if, {**answer.data, **fastest})
+    fastest = {"makespan_s": found.best.best.makespan_s, "speedup": found.best.speedup}
+    return emit(answer, found.best.card, fastest)
 
 
-def _loop(
-    asked: DeviceOptions, loop: Loop, language: Language | None, output: Path | None, fail_if: tuple[Condition, ...]
-) -> int:
+def _loop(asked: DeviceOptions, loop: Loop, language: Language | None, output: Path | None) -> int:
     """Say what the command loop says of a training loop, and write the best one."""
     if language not in (None, "pytorch"):
         raise InputError(f"--as {language}: a training loop is a program of PyTorch; write it --as pytorch")
@@ -129,9 +125,7 @@ def _loop(
         found = advise(*source.work()[:3])
     if output is not None:
         write_text(first_program(found, source), output)
-    answer = loop_answer(found, inputs=asked.inputs())
-    emit(answer, source.device)
-    return judged(fail_if, answer.data)
+    return emit(loop_answer(found, inputs=asked.inputs()), source.device)
 
 
 class _Found(NamedTuple):

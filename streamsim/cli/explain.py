@@ -29,10 +29,8 @@ from streamsim.cli.options import (
 )
 from streamsim.cli.printing import (
     OWN_CARD,
-    Condition,
     emit,
     fail_if_option,
-    judged,
     page_asked,
     page_option,
     write_beside,
@@ -129,7 +127,6 @@ def explain_command(
     workload: Path | None,
     measured: tuple[Measured, ...] | None,
     as_list: bool,
-    fail_if: tuple[Condition, ...],
     **_: Any,
 ) -> int:
     """Say why a pipeline takes longer than its busiest engine alone: what each cause loses, and what to do first.
@@ -176,10 +173,9 @@ def explain_command(
     if measured is not None:
         refuse(context, FILES, "does not go with --measured; leave one of them out")
     answer = _explained(context, workload, asked) if measured is None else _diagnosed(asked, measured)
-    emit(answer, asked.work.device)
     replay = answer.data.get("replay")
     off = {"replay": {**replay, "error": abs(replay["error"])}} if replay else {}
-    return judged(fail_if, {**answer.data, **off})
+    return emit(answer, asked.work.device, off)
 
 
 def _explained(context: click.Context, path: Path | None, asked: Asked) -> Answer:

@@ -225,6 +225,15 @@ def option(names: str, text: str, kind: Any = None, **how: Any) -> Callable[[Com
     return click.option(*names.split(), type=kind, help=text, **how)
 
 
+def noted(key: str, names: str, text: str, kind: Any = None, **how: Any) -> Callable[[Command], Command]:
+    """Return an option whose value the command is not given: the click context knows it under ``key``."""
+
+    def keep(context: click.Context, _param: click.Parameter, value: Any) -> None:
+        context.meta[key] = value
+
+    return option(names, text, kind, expose_value=False, callback=keep, **how)
+
+
 def all_of(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
     """Return several options as one decorator; the help shows them in this order."""
     return lambda command: reduce(lambda made, option: option(made), reversed(options), command)
@@ -256,13 +265,7 @@ def formats(
     )
 
 
-def _note_all(context: click.Context, _param: click.Parameter, value: bool) -> None:
-    context.meta[EVERYTHING] = value
-
-
-all_option = option(
-    "--all", "Print also what is left out of the first screen.", is_flag=True, expose_value=False, callback=_note_all
-)
+all_option = noted(EVERYTHING, "--all", "Print also what is left out of the first screen.", is_flag=True)
 
 
 def _note_part(context: click.Context, param: click.Parameter, value: Any) -> None:

@@ -27,7 +27,7 @@ from streamsim.cli.options import (
     pipeline_options,
     take_several,
 )
-from streamsim.cli.printing import Condition, emit, fail_if_option, judged, page_asked, page_option, write_beside
+from streamsim.cli.printing import emit, fail_if_option, page_asked, page_option, write_beside
 from streamsim.cli.running import BriefCommand, noting_compilation
 from streamsim.cli.sweep import rows_for_table, taken_for_granted
 from streamsim.cli.work import (
@@ -148,7 +148,6 @@ def predict_command(
     trace: Path | None,
     recording: Path | None,
     samples: int | None,
-    fail_if: tuple[Condition, ...],
     **options: Any,
 ) -> int:
     """Predict copies in, kernels and copies out, cut into chunks over streams; or a schedule or recording.
@@ -198,8 +197,7 @@ def predict_command(
     if recording is not None:
         write_recording(prediction.timeline, recording)
     answer = prediction_answer(prediction, between, asked.assumed, options["formulas"], asked.inputs)
-    emit(answer, work.device)
-    return judged(fail_if, answer.data)
+    return emit(answer, work.device)
 
 
 take_several(predict_command)

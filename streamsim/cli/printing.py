@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from streamsim import __version__
 from streamsim.answer import Answer, markdown_of, open_console, show, write_page
-from streamsim.cli.options import EVERYTHING, FORM, OUTPUT, PICTURE, Output, all_of, option
+from streamsim.cli.options import EVERYTHING, FORM, OUTPUT, PICTURE, Output, Quantity, all_of, noted, option
 from streamsim.cli.running import say, verdict
 from streamsim.device import Device, digest_of, known_within
 from streamsim.errors import FOUND, OK, InputError
@@ -30,6 +30,8 @@ from streamsim.report import plot_gantts, save_picture, to_csv, write_traces
 from streamsim.text import as_unicode, format_bytes, format_seconds, parse_bytes, parse_seconds, shown
 from streamsim.timeline import Timeline
 
+# What a click context knows: the page, a program's own card, what was noted of a recording, and --fail-if.
+PAGE_ASKED, OWN_CARD, NOTED, CONDITIONS = (f"streamsim.{name}" for name in ("page", "card", "noted", "conditions"))
 CONDITION_FORM = "expected the name of a number, < or >, and a limit, such as 'speedup < 1.5' or 'makespan > 2ms'"
 _CONDITION = re.compile(r"\s*([^<>=%]*?)\s*([<>])\s*([0-9]{1,9}(?:\.[0-9]{0,9})?)\s*(%|[A-Za-z]*)\s*", re.ASCII)
 
@@ -64,10 +66,11 @@ def parse_condition(text: str, expected: str = CONDITION_FORM) -> Condition:
     return Condition(text, name, sign, limit, unit)
 
 
-fail_if_option = option(
+fail_if_option = noted(
+    CONDITIONS,
     "--fail-if",
     "End with exit code 1 if so; NAME is a number of --json: 'speedup < 1.5', 'makespan > 2ms'. Repeatable.",
-    callback=lambda _context, _param, texts: tuple(map(parse_condition, texts)),
+    Quantity("condition", lambda text, _: parse_condition(text)),
     multiple=True,
     metavar="'NAME < LIMIT'",
 )
@@ -122,8 +125,6 @@ def _shown(name: str, value: float, condition: Condition) -> str:
     return format_bytes(int(value)) if name.endswith("_bytes") else f"{value:.4g}"
 
 
-# What a click context knows: the page of the answer, a program's own card, and what was noted of a recording.
-PAGE_ASKED, OWN_CARD, NOTED = (f"streamsim.{name}" for name in ("page", "card", "noted"))
 OF_OUTPUT = ("--page", "--plot", "--trace", "--format", "--json", "--samples", "--seed")
 SUFFIXES = (".html", ".htm")
 
@@ -144,14 +145,7 @@ PAGE = Page()
 LATER_CONTROLS = re.compile("[\x7f-\x9f]")  # a terminal obeys these as it obeys ESC
 
 
-def _note_page(context: click.Context, _param: click.Parameter, value: Path | None) -> Path | None:
-    context.meta[PAGE_ASKED] = value
-    return value
-
-
-page_option = option(
-    "--page", "Save all of it as a page for a browser: one .html file.", PAGE, expose_value=False, callback=_note_page
-)
+page_option = noted(PAGE_ASKED, "--page", "Save all of it as a page for a browser: one .html file.", PAGE)
 
 
 def page_asked() -> Path | None:
@@ -174,10 +168,11 @@ def write_beside(timelines: Mapping[str, Timeline], plot: Path | None, trace: Pa
         write_traces(timelines, trace)
 
 
-def emit(answer: Answer, device: Device | None = None) -> None:
+def emit(answer: Answer, device: Device | None = None, figures: Mapping[str, Any] | None = None) -> int:
     """Write the page of ``answer`` if --page asks for it, then print it as --format and --all say.
 
-    ``device``: what it was worked out for, for JSON. If the page cannot be written, nothing is printed.
+    Return the exit code by --fail-if. ``device``: what it was worked out for, for JSON; ``figures``: numbers beside
+    those of the answer that --fail-if may name. If the page cannot be written, nothing is printed.
     """
     context = click.get_current_context()
     asked, given = context.meta, context.params.get("device")
@@ -202,6 +197,7 @@ def emit(answer: Answer, device: Device | None = None) -> None:
                 sys.stdout.write(markdown_of(answer, everything))
             case _:
                 show(answer, open_console(), everything)
+    return judged(asked.get(CONDITIONS, ()), {**answer.data, **(figures or {})})
 
 
 def called() -> list[str]:

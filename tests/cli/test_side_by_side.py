@@ -42,17 +42,3 @@ def test_each_program_is_predicted_as_it_is_alone(capsys: pytest.CaptureFixture[
     assert set(json.loads(trace.read_text())["otherData"]["makespan_s"]) == {
         f"{row['schedule']} on {row['device']}" for row in rows
     }
-
-
-def test_each_program_is_explained_as_it_is_alone(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """Pinned copies in one stream and pageable ones: each row of the table is the explanation of its file."""
-    files = [str(tmp_path / name) for name in ("one-stream.json", "pageable.json")]
-    for options, file in zip((("--streams", "1"), ("--memory", "pageable")), files, strict=True):
-        assert main(["code", *SIZES, "--chunks", "4", *options, "--as", "schedule", "-o", file]) == 0
-    rows = figures(capsys, "explain", *files)["rows"]
-    assert [row.pop("schedule") for row in rows] == files
-    for file, row in zip(files, rows, strict=True):
-        alone = figures(capsys, "explain", file)
-        assert row | {"inputs": alone["inputs"]} == {name: alone[name] for name in row}
-    lines = list(csv.DictReader(printed(capsys, "explain", *files, "--format", "csv").splitlines()))
-    assert [float(line["makespan_s"]) for line in lines] == [row["makespan_s"] for row in rows]
