@@ -329,25 +329,17 @@ def scripted(gpu: Gpu | None = None, **more: Any) -> Programs:
     return Programs(gpu or fake_gpu()[0], {"cupy": Scripted(**more)})  # type: ignore[dict-item]
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
-        RuntimeError("CUDA out of memory.\nTried to allocate"),
-        MemoryError("Out of memory"),
-        TypeError("kernels() takes"),
-    ],
-)
-def test_a_program_that_fails_is_left_out_with_the_reason(tmp_path: Path, error: Exception) -> None:
+def test_a_program_that_fails_is_left_out_with_the_reason(tmp_path: Path) -> None:
+    error, broken = RuntimeError("CUDA out of memory.\nTried to allocate"), list[Config]()
+
     def fails(config: Config) -> None:
-        if config.chunks == 4:
+        if config.chunks > 1 and config in (broken or [config]):
+            broken[:] = [config]
             raise error
 
     found = tune(a_task(tmp_path), fake_gpu()[0], runner=scripted(fails=fails))
     assert len(found.tried) == 4
-    assert found.left_out
-    assert all(words.startswith("4 chunks") for words in found.left_out)
-    reason = one_line(f"failed: {type(error).__name__}: {error}")
-    assert all(why == reason for why in found.left_out.values())
+    assert found.left_out == {broken[0].words: one_line(f"failed: {type(error).__name__}: {error}")}
 
 
 def test_output_that_is_not_verified_is_no_time(tmp_path: Path) -> None:

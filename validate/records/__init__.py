@@ -56,7 +56,6 @@ from streamsim_validate.records.record import (
     Run,
     Spans,
     Timing,
-    Timings,
     Value,
     check_same_card,
     closed,
