@@ -380,20 +380,17 @@ class _Chart:
         return start, np.maximum(end, start + self._until / MOMENTS) if kind == KINDS.index(PAGES) else end
 
     def _draw_bars(self, kind: int, row: _Row, top: float, lane_height: float) -> None:
-        from matplotlib.collections import PolyCollection
-
         left, right = self._edges(row, kind)
-        lane, number = row.spans[3:, row.spans[0] == kind]
+        lanes, number = row.spans[3:, row.spans[0] == kind]
         name, colour = self._colours[kind]
-        middle = top + (lane + 0.5) * lane_height
-        half = (WAITS_BAR if name == WAITS else lane_height) / 2
-        x = np.stack([left, left, right, right], axis=1)
-        corners: Any = np.stack([x, middle[:, None] + half * np.array([-1, 1, 1, -1])], axis=2)
-        in_per_unit = self._width_in / self._until
-        wide = float(np.median(right - left)) * in_per_unit > EDGED_IN and name != WAITS
-        polygons = PolyCollection(corners, facecolor=colour, gid=f"{row.name}: {name}")
-        polygons.set(edgecolor=EDGE_COLOUR, linewidth=EDGE_PT if wide else 0.0)
-        self._ax.add_collection(polygons, autolim=False)
+        in_per_unit, middle = self._width_in / self._until, top + (lanes + 0.5) * lane_height
+        height = WAITS_BAR if name == WAITS else lane_height
+        is_wide = float(np.median(right - left)) * in_per_unit > EDGED_IN and name != WAITS
+        edges: dict[str, Any] = {"edgecolor": EDGE_COLOUR, "linewidth": EDGE_PT if is_wide else 0.0}
+        bars: Any = np.stack([left, right - left], axis=1)
+        for at in np.unique(middle).tolist():
+            place = at - height / 2, height
+            self._ax.broken_barh(bars[middle == at], place, facecolor=colour, gid=f"{row.name}: {name}", **edges)
         digits = 1 + np.floor(np.log10(np.maximum(number, 1)))
         has_room = (right - left) * in_per_unit > DIGIT_IN * digits + NUMBERED_IN
         words = {"color": INK.get(name), "ha": "center", "va": "center_baseline", "fontsize": NUMBER_PT}

@@ -130,13 +130,11 @@ def test_bars_are_the_spans_of_the_time_line_and_hide_no_other(schedule: Schedul
     assert [name for name, *_ in drawn] == [name for name, *_ in sorted(expected)]
     assert np.allclose([bar[1:] for bar in drawn], [bar[1:] for bar in sorted(expected)])
     assert np.isclose(ax.get_xlim()[1], max(timeline.makespan_s, timeline.host_s, 1e-9) * per_s)
-    for kernels in (
-        c for c in ax.collections if c.get_gid() == f"compute: {KERNEL}"
-    ):  # side by side, one above another
-        boxes = [path.get_extents() for path in kernels.get_paths()]
-        for one, other in combinations(boxes, 2):
-            apart = one.x1 <= other.x0 + 1e-9 or other.x1 <= one.x0 + 1e-9
-            assert apart or one.y1 <= other.y0 + 1e-9 or other.y1 <= one.y0 + 1e-9
+    kernels = [bar for bar in ax.collections if bar.get_gid() == f"compute: {KERNEL}"]
+    boxes = [path.get_extents() for bar in kernels for path in bar.get_paths()]
+    for one, other in combinations(boxes, 2):  # side by side, or one above another
+        apart = one.x1 <= other.x0 + 1e-9 or other.x1 <= one.x0 + 1e-9
+        assert apart or one.y1 <= other.y0 + 1e-9 or other.y1 <= one.y0 + 1e-9
 
 
 # Numbers
