@@ -76,7 +76,7 @@ class Answer(msgspec.Struct, frozen=True):
     title: str
     verdict: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
-    facts: Table | None = None
+    facts: Table = Table("", ())
     sketch: Timeline | None = None
     tables: tuple[str | Table | Timeline, ...] = ()
     notes: tuple[str, ...] = ()
@@ -89,14 +89,9 @@ class Answer(msgspec.Struct, frozen=True):
     def parts(self, everything: bool = False) -> Iterator[str | Table | Timeline]:
         """Yield what is below the title, in the order in which it is read. ``everything``: with ``more``."""
         yield from (*self.verdict, *self.warnings)
-        if self.facts is not None:
-            yield self.facts
-        if self.sketch is not None:
-            yield self.sketch
-        yield from self.tables
-        yield from self.notes
-        if everything:
-            yield from self.more
+        yield from ([self.facts] if self.facts.groups else [])
+        yield from ([] if self.sketch is None else [self.sketch])
+        yield from (*self.tables, *self.notes, *(self.more if everything else ()))
 
 
 # In a terminal
@@ -182,8 +177,8 @@ def write_page(answer: Answer, path: str | os.PathLike[str]) -> None:
 
 def page_of(answer: Answer) -> str:
     """Return ``answer`` as one HTML document. Raises InputError for more ops than a browser can show."""
-    pictures, facts = answer.pictures(), () if answer.facts is None else answer.facts.groups
-    rest = () if answer.facts is None or not facts[1:] else (replace(answer.facts, groups=facts[1:]),)
+    pictures, facts = answer.pictures(), answer.facts.groups
+    rest = (replace(answer.facts, groups=facts[1:]),) if facts[1:] else ()
     made_by = ("<p class='soft'>The command that made this page:</p>", f"<pre>{in_html(answer.command)}</pre>")
     body = [
         f"<header><h1>{in_html(one_line(answer.title))}</h1></header>",

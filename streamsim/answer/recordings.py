@@ -36,7 +36,7 @@ def recording_answer(why: Answer, summary: RecordingSummary, replay: tuple[Repla
     work, *others = _groups(summary)
     first: list[Iterable[Row]] = [recorded, work, *others]
     more = why.more
-    if replay is not None and why.facts is not None:
+    if replay is not None:
         (_, *explained), *bounds = why.facts.groups  # the first row is the replay without recording
         unread = sum(unread.count for unread in summary.unread)
         left = [("not understood", f"{unread:,}", "--all says what")] if unread else []

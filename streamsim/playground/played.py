@@ -160,7 +160,6 @@ def shown(choice: dict[str, str]) -> dict[str, Any]:
     play = played(choice)
     prediction = prediction_of(play)
     table = prediction_answer(prediction).facts
-    assert table is not None
     return {
         "headline": headline_html(table.groups[0]),
         "lines": [line_data(line) | {"thin": number > 0} for number, line in enumerate(reversed(lines_of(prediction)))],
