@@ -1,11 +1,9 @@
 """Recordings by profilers: a reader for each format, one value for all of them, parts of it, summaries, replays."""
 
 from streamsim.recorded.builder import RecordingBuilder
-from streamsim.recorded.costs import ENOUGH, HostCosts, costs_of, costs_of_queries, while_recorded
+from streamsim.recorded.costs import HostCosts, profile_of
 from streamsim.recorded.cupti import read_captured
-from streamsim.recorded.kineto import LEGACY_STREAM
 from streamsim.recorded.program import program_of
-from streamsim.recorded.rates import LEAST_BYTES, copy_rates, held_ns, profile_of
 from streamsim.recorded.read import kind_given, read_recording
 from streamsim.recorded.recording import (
     NONE,
@@ -38,14 +36,11 @@ from streamsim.recorded.summary import (
     RecordedAmount,
     RecordedCalls,
     RecordedCardUse,
-    RecordedReason,
     RecordingSummary,
-    engines_of,
     pages_to_prefetch,
     summarise,
     verdict_of,
 )
-from streamsim.recorded.times import uncontended_ns
 from streamsim.recorded.windows import (
     NamedSpan,
     are_times,

@@ -56,6 +56,7 @@ LONGEST_NAME = 4096
 MOST_KINDS_UNREAD = 40
 SHORTER = "record a shorter part of the program"
 UNKNOWN_PROCESS = -1
+NOTHING = np.empty(0)
 SEVERAL = -2
 NO_ID = 0xFFFFFFFF  # CUPTI's "none", which a signed number may hold as -1
 FAR = 1 << 61  # two of them have a difference
@@ -166,20 +167,23 @@ class RecordingBuilder:
             raise InputError(f"{self.where}: {remedy}")
         tables = {table: self._joined(table) for table in TABLES}
         timed = [tables[table] for table in ("calls", "work", "annotations", "pages")]
-        self._set_sizes(*timed)
+        for table in timed:  # shapes below 0 are not counted
+            self.count(NEGATIVE_BYTES, int((table.get("bytes", NOTHING) < 0).sum()))
+            table |= {name: table[name].clip(0) for name in table.keys() & {"bytes", "grid", "block"}}
         self._set_origin(timed)
         calls, work, notes, pages = map(self._in_order, timed)
         records, waits = tables["records"], tables["waits"]
-        threads = _numbered_threads(calls, notes)
+        keys = np.concatenate([_stacked(table, _THREAD) for table in (calls, notes)])
+        numbers, first = numbered(keys)
+        _set("thread", numbers, (calls, notes))
         cards = self._numbered_cards(work, pages, records, waits, tables["streams"])
         streams = self._numbered_streams(work, records, waits, tables["streams"])
         self._set_kinds(calls, notes)
         calls = self._once(calls)
         self._mark(calls, records, waits)
         work["call"] = self._call_of(calls, work["process"], work["correlation"])
-        several = work["call"] == SEVERAL
-        self.count(AMBIGUOUS, int(several.sum()))
-        work["call"][several] = NONE
+        self.count(AMBIGUOUS, int((work["call"] == SEVERAL).sum()))
+        work["call"] = work["call"].clip(NONE)
         self._set_astray(calls, work)
         self._set_streams(calls, work)
         return Recording(
@@ -187,7 +191,7 @@ class RecordingBuilder:
             self.tool,
             tuple(self._names),
             tuple(sorted(self.processes.items())),
-            tuple(RecordedThread(*thread) for thread in threads),
+            tuple(RecordedThread(*thread) for thread in keys[first].tolist()),
             streams,
             cards,
             HostCalls.of(calls),
@@ -201,14 +205,6 @@ class RecordingBuilder:
         """Return all columns of a table, and forget its blocks."""
         blocks = self._blocks.pop(table)
         return {name: np.concatenate([block.pop(name) for block in blocks]) for name in TABLES[table]}
-
-    def _set_sizes(self, *tables: Columns) -> None:
-        """Set sizes below 0 to 0, and count them; likewise shapes of kernels, without a count."""
-        for table in tables:
-            if "bytes" in table:
-                self.count(NEGATIVE_BYTES, int((table["bytes"] < 0).sum()))
-            for name in table.keys() & {"bytes", "grid", "block"}:
-                table[name] = table[name].clip(0)
 
     def _set_origin(self, tables: Sequence[Columns]) -> None:
         """Set all times to those since the first record that is near the median time."""
@@ -317,9 +313,8 @@ class RecordingBuilder:
 
     def _set_astray(self, calls: Columns, work: Columns) -> None:
         """Take work from calls that put none on a card: those that ask, wait, or record an event."""
-        puts_none = np.isin(calls["name"], places(self._names, QUERIES)) | np.isin(
-            calls["kind"], (*WAITS, CallKind.RECORD, CallKind.WAIT)
-        )
+        asks = np.isin(calls["name"], places(self._names, QUERIES))
+        puts_none = asks | np.isin(calls["kind"], (*WAITS, CallKind.RECORD, CallKind.WAIT))
         astray = np.append(puts_none, False)[work["call"]]  # the last one is of no call
         work["call"][astray] = NONE
         self.count(ASTRAY, int(astray.sum()))
@@ -332,15 +327,6 @@ class RecordingBuilder:
         self.count(BEFORE_CALL, int((work["start_ns"][has] < calls["start_ns"][work["call"][has]]).sum()))
         without = calls["stream"][rows] < 0
         calls["stream"][rows[without]] = streams[without]
-
-
-def _numbered_threads(*tables: Columns) -> list[list[int]]:
-    """Return the process and number of each thread, in order, and set each table's ``thread``."""
-    keys = np.concatenate([_stacked(table, _THREAD) for table in tables])
-    numbers, first = numbered(keys)
-    _set("thread", numbers, tables)
-    found: list[list[int]] = keys[first].tolist()
-    return found
 
 
 def _stacked(table: Columns, columns: Sequence[str]) -> NDArray[np.int64]:
@@ -395,58 +381,49 @@ OTHERS = {"calls": "calls", "ranges": "annotations", "events": "records", "synch
 ACTIVITIES = (*WORK, *OTHERS)
 
 
-class Activities:
-    """A translator of activity records, which adds them to a ``builder``. Columns have the builder's names.
+def add_activities(
+    builder: RecordingBuilder,
+    activity: str,
+    block: Columns,
+    name_of: Callable[[int], str],
+    directions: Mapping[int, CopyDirection] = COPY_KINDS,
+    memories: Mapping[int, CopyMemory] = MEMORIES,
+    managed: int = NO_ID,
+) -> None:
+    """Add records of one of the ``ACTIVITIES``, with the builder's names of columns. Raises InputError for too many.
 
     - ``name_of``: the text of a name's number.
     - ``directions``, ``memories``: what the numbers of copies mean; ``managed``: that of unified memory.
     """
+    if "name" in block:
+        block["name"] = mapped(block["name"], lambda number: builder.name(name_of(number)))
+    if activity == "copies":
+        block |= _copied(block, directions, memories, managed)
+    elif activity == "kernels":
+        block |= {side: np.stack([block[f"{side}_{axis}"] for axis in "xyz"], axis=1) for side in ("grid", "block")}
+    elif activity == "ranges":
+        block = {name: column[block["by"] != BY_PROFILER] for name, column in block.items()}
+    if activity in OTHERS:
+        builder.add(OTHERS[activity], block)
+        return
+    kind, name = WORK[activity]
+    named = {"name": builder.name(name)} if name else {}
+    builder.add("work", {**block, "kind": kind, **named})
 
-    def __init__(
-        self,
-        builder: RecordingBuilder,
-        name_of: Callable[[int], str],
-        directions: Mapping[int, CopyDirection] = COPY_KINDS,
-        memories: Mapping[int, CopyMemory] = MEMORIES,
-        managed: int = NO_ID,
-    ) -> None:
-        self._builder, self._name_of = builder, name_of
-        self._directions, self._memories, self._managed = directions, memories, managed
 
-    def add(self, activity: str, block: Columns) -> None:
-        """Add records of one of the ``ACTIVITIES``. Raises InputError for too many rows or names."""
-        if "name" in block:
-            block["name"] = mapped(block["name"], lambda number: self._builder.name(self._name_of(number)))
-        if activity in WORK:
-            self._builder.add("work", block | self._work(activity, block))
-            return
-        if activity == "ranges":
-            block = {name: column[block["by"] != BY_PROFILER] for name, column in block.items()}
-        self._builder.add(OTHERS[activity], block)
-
-    def _work(self, activity: str, block: Columns) -> dict[str, Any]:
-        """Return the columns that records of work lack."""
-        kind, name = WORK[activity]
-        found: dict[str, Any] = {"kind": kind}
-        if name:
-            found["name"] = self._builder.name(name)
-        if activity == "copies":
-            found |= self._copied(block)
-        if activity == "kernels":
-            found |= {side: np.stack([block[f"{side}_{axis}"] for axis in "xyz"], axis=1) for side in ("grid", "block")}
-        return found
-
-    def _copied(self, block: Columns) -> Columns:
-        """Return the directions of copies, and the memory on the host's side of those to or from a card."""
-        direction = mapped(block["copy_kind"], lambda kind: self._directions.get(kind, CopyDirection.OTHER))
-        source, target = block["src_device"], block["dst_device"]
-        between = (source != target) & (source >= 0) & (target >= 0) & (direction == CopyDirection.D2D)
-        direction[between] = CopyDirection.PEER
-        direction[(block["src_kind"] == self._managed) | (block["dst_kind"] == self._managed)] = CopyDirection.UNIFIED
-        of_host = np.where(direction == CopyDirection.H2D, block["src_kind"], block["dst_kind"])
-        memory = mapped(of_host, lambda kind: self._memories.get(kind, CopyMemory.UNKNOWN))
-        memory[(direction != CopyDirection.H2D) & (direction != CopyDirection.D2H)] = CopyMemory.NONE
-        return {"direction": direction, "memory": memory}
+def _copied(
+    block: Columns, directions: Mapping[int, CopyDirection], memories: Mapping[int, CopyMemory], managed: int
+) -> Columns:
+    """Return the directions of copies, and the memory on the host's side of those to or from a card."""
+    direction = mapped(block["copy_kind"], lambda kind: directions.get(kind, CopyDirection.OTHER))
+    source, target = block["src_device"], block["dst_device"]
+    between = (source != target) & (source >= 0) & (target >= 0) & (direction == CopyDirection.D2D)
+    direction[between] = CopyDirection.PEER
+    direction[(block["src_kind"] == managed) | (block["dst_kind"] == managed)] = CopyDirection.UNIFIED
+    of_host = np.where(direction == CopyDirection.H2D, block["src_kind"], block["dst_kind"])
+    memory = mapped(of_host, lambda kind: memories.get(kind, CopyMemory.UNKNOWN))
+    memory[(direction != CopyDirection.H2D) & (direction != CopyDirection.D2H)] = CopyMemory.NONE
+    return {"direction": direction, "memory": memory}
 
 
 def card_of(number: int, name: object, *counts: object) -> RecordedCard:

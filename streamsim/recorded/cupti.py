@@ -21,9 +21,9 @@ from streamsim.recorded.builder import (
     FAR,
     MANAGED,
     STREAM_KINDS,
-    Activities,
     Columns,
     RecordingBuilder,
+    add_activities,
     card_of,
     mapped,
 )
@@ -142,13 +142,12 @@ class _CaptureReader:
         for number, name, *counts in _rows(self._joined("devices")):
             builder.cards[number] = card_of(number, self._name(name), *counts)
         self._add_streams()
-        activities = Activities(builder, self._name, managed=MANAGED)
         for activity in filter(TABLES.__contains__, ACTIVITIES):
             block = self._joined(activity)
             if activity == "calls":
                 managed = [place for place, name in enumerate(self._names) if MANAGED_CALL in name]
                 builder.count(UNIFIED, int(np.isin(block["name"], managed).sum()))
-            activities.add(activity, self._owned(block))
+            add_activities(builder, activity, self._owned(block), self._name, managed=MANAGED)
         untraced = tuple(self._untraced(self._joined("untraced")))
         return msgspec.structs.replace(builder.recording(), untraced=untraced)
 

@@ -27,15 +27,15 @@ from streamsim.files import file_error
 from streamsim.recorded.builder import (
     COPY_KINDS,
     STREAM_KINDS,
-    Activities,
     Columns,
     RecordingBuilder,
+    add_activities,
     card_of,
     foreign,
     mapped,
 )
 from streamsim.recorded.recording import NONE, AnnotationKind, CopyDirection, CopyMemory, PageCause, PageKind, Recording
-from streamsim.recorded.unified import with_prefetches
+from streamsim.recorded.times import with_prefetches
 from streamsim.text import GZIP_MAGIC, uncapitalised
 
 EXPORT_AGAIN = "export it again: nsys export --type sqlite --lazy=false FILE.nsys-rep"
@@ -102,9 +102,6 @@ class _Export:
         self._builder, self._tables = builder, tables
         self._directions, self._page_kinds, self._memories = dict(COPY_KINDS), dict(PAGE_KINDS), dict(MEMORIES)
         self._text = cache(tables.text_of)
-        self._activities = Activities(
-            builder, lambda number: self._text(number) or f"name {number}", self._directions, self._memories
-        )
 
     def read(self) -> None:
         """Read all tables."""
@@ -116,13 +113,16 @@ class _Export:
                     moves = np.isin(block["copy_kind"], list(self._page_kinds))
                     self._add_moves(_chosen(block, moves))
                     block = _chosen(block, ~moves)
-                self._activities.add(activity, block)
+                add_activities(self._builder, activity, block, self._name, self._directions, self._memories)
         self._read_ranges()
         for block in self._blocks("CUDA_UM_CPU_PAGE_FAULT_EVENTS", "start globalPid"):
             self._add_pages(block, PageKind.HOST_FAULT, end_ns=block["start_ns"])
         faults = ("CUDA_UM_GPU_PAGE_FAULT_EVENTS", "start globalPid end deviceId", "numberOfPageFaults")
         for block in self._blocks(*faults):
             self._add_pages(block, PageKind.CARD_FAULTS, count=block["count"].clip(1))
+
+    def _name(self, number: int) -> str:
+        return self._text(number) or f"name {number}"
 
     def _read_facts(self) -> None:
         """Read the version, what numbers mean where the export says so, and the names of cards and processes."""

@@ -31,8 +31,7 @@ from streamsim.program import (
     WaitEvent,
     WaitThread,
 )
-from streamsim.recorded.costs import FIRST_S, HostCosts, share_ns, unwritten_ns
-from streamsim.recorded.rates import Held, held_ns
+from streamsim.recorded.costs import FIRST_S, Held, HostCosts, held_ns, share_ns, unwritten_ns
 from streamsim.recorded.recording import (
     ISSUES,
     NONE,
@@ -45,8 +44,7 @@ from streamsim.recorded.recording import (
     Unread,
     WorkKind,
 )
-from streamsim.recorded.times import NAMED_NS, call_times, first_excess_ns, uncontended_ns
-from streamsim.recorded.unified import NOT_MODELLED, first_call
+from streamsim.recorded.times import NAMED_NS, NOT_MODELLED, call_times, first_call, first_excess_ns, uncontended_ns
 
 PAGEABLE = "pageable"  # the buffer in which every pageable copy has its own range
 UNIFIED_COPY = "copy of unified memory"

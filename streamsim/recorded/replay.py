@@ -16,12 +16,10 @@ from streamsim.device import Device, as_device, known_within
 from streamsim.displayed import Displayed
 from streamsim.errors import InputError
 from streamsim.program import UNKNOWN, HostWork, RecordedTimes
-from streamsim.recorded.costs import STAMPS_S, HostCosts, costs_of, while_recorded
+from streamsim.recorded.costs import STAMPS_S, HostCosts, costs_of, occupied_ns, profile_of, while_recorded
 from streamsim.recorded.program import RecordedProgram, program_of
-from streamsim.recorded.rates import occupied_ns, profile_of
 from streamsim.recorded.recording import NONE, SIMULATED, Recording
-from streamsim.recorded.times import length, merged
-from streamsim.recorded.unified import lanes_of
+from streamsim.recorded.times import lanes_of, length, merged
 from streamsim.text import format_change, format_seconds
 from streamsim.timeline import Timeline, recorded_timeline
 

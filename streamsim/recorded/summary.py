@@ -21,8 +21,18 @@ from streamsim.recorded.recording import (
     Unread,
     WorkKind,
 )
-from streamsim.recorded.times import Covered, Intervals, before_in, gaps, latest_before, length, merged
-from streamsim.recorded.unified import first_call, groups_of, unexpected_moves
+from streamsim.recorded.times import (
+    Covered,
+    Intervals,
+    before_in,
+    first_call,
+    gaps,
+    groups_of,
+    latest_before,
+    length,
+    merged,
+    unexpected_moves,
+)
 from streamsim.text import counted, format_ratio, format_seconds, short
 
 ENGINES = ("H2D", "D2H", "kernels", "within the card", "memsets", "unified memory", "other copies", "graphs")

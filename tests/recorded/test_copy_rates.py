@@ -16,18 +16,10 @@ from strategies import d2h, h2d, link, make_device, program
 from streamsim.device import load_device
 from streamsim.model import simulate
 from streamsim.program import FIRST_TOUCH, Buffer, HostWork, Region
-from streamsim.recorded import (
-    LEAST_BYTES,
-    Recording,
-    copy_rates,
-    held_ns,
-    read_recording,
-    replay,
-    warnings_of,
-)
+from streamsim.recorded import Recording, costs, read_recording, replay, warnings_of
 
 PAGEABLE_IN, PAGEABLE_OUT = "Memcpy HtoD (Pageable -> Device)", "Memcpy DtoH (Device -> Pageable)"
-sizes = st.lists(st.integers(LEAST_BYTES, 40 * LEAST_BYTES), min_size=1, max_size=8)
+sizes = st.lists(st.integers(costs.LEAST_BYTES, 40 * costs.LEAST_BYTES), min_size=1, max_size=8)
 
 
 @examples(40)
@@ -36,7 +28,7 @@ def test_pinned_copies_alone_tell_the_rate_from_one_on(copies: list[int], rate: 
     """Bytes a nanosecond, whatever their sizes; small ones between them say nothing."""
     device = make_device(h2d=link(rate=rate))
     ops = [op for size in copies for op in (h2d(1, size), h2d(1, 8))]
-    found = copy_rates(recorded(simulate(program(*ops), device)), make_device())
+    found = costs.copy_rates(recorded(simulate(program(*ops), device)), make_device())
     assert found["h2d.bandwidth_bytes_per_s"] == pytest.approx(rate * 1e9, rel=1e-4)
     assert not any(name.startswith("d2h") for name in found)
 
@@ -46,8 +38,8 @@ def test_pinned_copies_alone_tell_the_rate_from_one_on(copies: list[int], rate: 
 def test_copies_partly_beside_the_other_direction_tell_both_rates(chunks: int, rate: int, share: float) -> None:
     """Copies in of 32 pieces, and fewer bytes back beside some of them: alone at one rate, beside at the other."""
     device = make_device(h2d=link(rate=rate, shared=rate * share), d2h=link(rate=rate, shared=rate * share))
-    ops = [op for k in range(chunks) for op in (h2d(1, 32 * LEAST_BYTES), *[d2h(2, (4 + k) * LEAST_BYTES)])]
-    found = copy_rates(recorded(simulate(program(*ops, h2d(1, 32 * LEAST_BYTES)), device)), make_device())
+    ops = [op for k in range(chunks) for op in (h2d(1, 32 * costs.LEAST_BYTES), *[d2h(2, (4 + k) * costs.LEAST_BYTES)])]
+    found = costs.copy_rates(recorded(simulate(program(*ops, h2d(1, 32 * costs.LEAST_BYTES)), device)), make_device())
     assert found["h2d.bandwidth_bytes_per_s"] == pytest.approx(rate * 1e9, rel=0.02)
     assert found["h2d.duplex_bandwidth_bytes_per_s"] == pytest.approx(rate * share * 1e9, rel=0.02)
 
@@ -55,8 +47,8 @@ def test_copies_partly_beside_the_other_direction_tell_both_rates(chunks: int, r
 def test_no_rate_comes_from_small_copies_or_passes_the_cards_link() -> None:
     """Copies of 4 KiB tell nothing; 60 bytes a nanosecond are more than PCIe gen 3 carries."""
     t4, device = load_device("t4"), make_device(h2d=link(rate=60), d2h=link(rate=60))
-    assert copy_rates(recorded(simulate(program(*[h2d(1, 4096)] * 9), device)), t4) == {}
-    large = copy_rates(recorded(simulate(program(h2d(1, 1 << 24)), device)), t4)
+    assert costs.copy_rates(recorded(simulate(program(*[h2d(1, 4096)] * 9), device)), t4) == {}
+    large = costs.copy_rates(recorded(simulate(program(h2d(1, 1 << 24)), device)), t4)
     assert large["h2d.bandwidth_bytes_per_s"] == pytest.approx(16 * 0.985e9)
 
 
@@ -140,4 +132,4 @@ def test_copies_at_their_rate_hold_nobody_longer(copies: list[int]) -> None:
     device, n_bytes = make_device(copy=2000), max(copies)
     ops = [make(1, size, host=Region("pageable", 0, size)) for size in copies for make in (h2d, d2h)]
     schedule = program(*ops, buffers=(Buffer("pageable", n_bytes, "pageable"),))
-    assert held_ns(recorded(simulate(schedule, device)), device) == {}
+    assert costs.held_ns(recorded(simulate(schedule, device)), device) == {}

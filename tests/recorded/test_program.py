@@ -18,7 +18,7 @@ from streamsim.recorded import (
     RecordedCard,
     program_of,
     replay,
-    uncontended_ns,
+    times,
     warnings_of,
     without_recording,
 )
@@ -138,7 +138,7 @@ def test_a_kernel_takes_what_it_took_or_what_its_like_take_alone() -> None:
     was = recorded(simulate(program(*ops), device))
     took = was.work.end_ns - was.work.start_ns
     assert took[2] > 8
-    assert uncontended_ns(was.work).tolist() == [8, 40, 8]
+    assert times.uncontended_ns(was.work).tolist() == [8, 40, 8]
 
 
 @pytest.mark.parametrize(("gap", "own"), [(0, 5), (300, 305), (999, 1004), (1000, 5)])
@@ -150,11 +150,11 @@ def test_a_kernel_of_a_graph_has_the_card_until_the_next_one_begins(gap: int, ow
         msgspec.structs.replace(was.work, start_ns=starts, end_ns=starts + 5, call=np.array(calls))
         for calls in ([0, 0, 0], [0, 1, 2])
     )
-    assert uncontended_ns(graph).tolist() == [own, own, 5]
-    assert uncontended_ns(one_by_one).tolist() == [5, 5, 5]
+    assert times.uncontended_ns(graph).tolist() == [own, own, 5]
+    assert times.uncontended_ns(one_by_one).tolist() == [5, 5, 5]
     apart = msgspec.structs.replace(graph, stream=np.array([0, 1, 2], np.int32))
     among_copies = msgspec.structs.replace(graph, kind=np.array([1, 0, 1], np.int8))
-    assert uncontended_ns(apart).tolist() == uncontended_ns(among_copies).tolist() == [5, 5, 5]
+    assert times.uncontended_ns(apart).tolist() == times.uncontended_ns(among_copies).tolist() == [5, 5, 5]
 
 
 @pytest.mark.parametrize(("excess_us", "left_us"), [(200, 205), (400, 5), (900, 905), (20_000, 20_005)])

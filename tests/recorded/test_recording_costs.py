@@ -13,7 +13,6 @@ from streamsim.device import RecorderCost
 from streamsim.model import simulate
 from streamsim.program import HostWork
 from streamsim.recorded import (
-    ENOUGH,
     NONE,
     AnnotationKind,
     Annotations,
@@ -22,10 +21,9 @@ from streamsim.recorded import (
     HostCosts,
     RecordedThread,
     Recording,
-    costs_of,
+    costs,
     program_of,
     replay,
-    while_recorded,
     without_recording,
 )
 
@@ -68,18 +66,18 @@ def captured(was: Recording) -> Recording:
 
 
 @examples(30)
-@given(st.integers(ENOUGH, 30), st.integers(1, 400), st.integers(1, 400))
+@given(st.integers(costs.ENOUGH, 30), st.integers(1, 400), st.integers(1, 400))
 def test_calls_that_do_nothing_say_what_recording_cost(launches: int, own: int, gap: int) -> None:
     """Without it each launch takes what it takes, and before each but the first the host does its own work alone.
 
     Of a launch the kernel is recorded as well, which costs four times as much.
     """
     was = captured(with_queries(launches, own, gap, of_work=4 * own))
-    costs = costs_of(was, make_device(kernel=1))
-    assert costs.least == costs.most
-    told = costs.likely.call_s, costs.likely.between_s, costs.likely.work_s, costs.likely.share
+    cost = costs.costs_of(was, make_device(kernel=1))
+    assert cost.least == cost.most
+    told = cost.likely.call_s, cost.likely.between_s, cost.likely.work_s, cost.likely.share
     assert told == pytest.approx((own * NS, gap * NS, 4 * own * NS, 0.0))
-    found = program_of(was, costs=costs.likely).schedule
+    found = program_of(was, costs=cost.likely).schedule
     assert [op.call_s for op in found.ops if not isinstance(op, HostWork)] == pytest.approx([LAUNCH * NS] * launches)
     between = [op.duration_s for op in found.ops if isinstance(op, HostWork)]
     assert between == pytest.approx([WORK * NS] * (launches - 1))
@@ -123,12 +121,12 @@ def test_of_pytorchs_profiler_a_measured_ratio_of_the_hosts_time_is_taken_off(th
     was = msgspec.structs.replace(
         was, threads=(RecordedThread(1, 1), RecordedThread(1, 2)), annotations=_noted(threads)
     )
-    costs = costs_of(was, make_device())
-    assert costs.likely.share == pytest.approx(1 - 1 / ratio)
-    assert costs.likely == HostCosts(share=costs.likely.share, first=True)
-    assert costs.least.share <= costs.likely.share <= costs.most.share
-    assert costs.least != costs.most
-    assert f"{ratio:g} times" in costs.how
+    cost = costs.costs_of(was, make_device())
+    assert cost.likely.share == pytest.approx(1 - 1 / ratio)
+    assert cost.likely == HostCosts(share=cost.likely.share, first=True)
+    assert cost.least.share <= cost.likely.share <= cost.most.share
+    assert cost.least != cost.most
+    assert f"{ratio:g} times" in cost.how
 
 
 def _noted(threads: int) -> Annotations:
@@ -141,7 +139,7 @@ def _noted(threads: int) -> Annotations:
 def test_a_profiles_own_recorder_counts_before_the_shipped_one() -> None:
     own = RecorderCost(ratio=1.5, backward=1.6, least=1.4, most=1.7, source="measured: by hand")
     device = msgspec.structs.replace(make_device(), recorders={"calls": own})
-    assert costs_of(with_queries(2, 10, 7), device).likely.share == pytest.approx(1 / 3)
+    assert costs.costs_of(with_queries(2, 10, 7), device).likely.share == pytest.approx(1 / 3)
 
 
 @examples(20)
@@ -163,7 +161,7 @@ def test_while_a_card_is_recorded_engines_hear_of_each_other_a_microsecond_later
     """
     device = make_device()
     ops = [op for _ in range(2) for op in (h2d(1, 4000), kernel(1, 100), kernel(1, 100), d2h(1, 4000))]
-    alone, seen = (simulate(program(*ops), card) for card in (device, while_recorded(device)))
+    alone, seen = (simulate(program(*ops), card) for card in (device, costs.while_recorded(device)))
     assert seen.makespan_s == pytest.approx(alone.makespan_s + 5e-6)
     found = replay(recorded(seen), device)
     assert found.recorded_s == found.predicted_s == pytest.approx(seen.makespan_s)

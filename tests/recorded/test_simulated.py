@@ -9,7 +9,7 @@ from perfect_profiler import recorded
 
 from streamsim import build, load_device, simulate, workload_of_sizes
 from streamsim.program import HostMemory, Order
-from streamsim.recorded import LEGACY_STREAM, read_recording, replay, without_recording, write_recording
+from streamsim.recorded import kineto, read_recording, replay, without_recording, write_recording
 
 WORKLOAD = workload_of_sizes(h2d=["64MiB"], kernels=["0.57ms"], d2h=["32MiB"])
 ORDERS: tuple[Order, ...] = ("serial", "depth-first", "breadth-first", "prefetch")
@@ -41,7 +41,7 @@ def test_the_file_says_what_was_simulated(
             got, right = (getattr(getattr(one, table), column).tolist() for one in (found, expected))
             assert got == right, (table, column)
     numbers = [[one.streams[row].id for row in one.work.stream.tolist()] for one in (found, expected)]
-    assert numbers[0] == [LEGACY_STREAM + number for number in numbers[1]]
+    assert numbers[0] == [kineto.LEGACY_STREAM + number for number in numbers[1]]
 
 
 def test_it_replays_in_the_simulated_time_and_nothing_is_taken_off(tmp_path: Path) -> None:

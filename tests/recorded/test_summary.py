@@ -17,12 +17,10 @@ from streamsim.recorded import (
     CallKind,
     CopyDirection,
     RecordedCardUse,
-    RecordedReason,
     Recording,
     RecordingBuilder,
     RecordingSummary,
     WorkKind,
-    engines_of,
     program_of,
     read_recording,
     summarise,
@@ -40,7 +38,7 @@ def summary(path: Path, *events: dict[str, Any]) -> RecordingSummary:
     return summarise(read_recording(path))
 
 
-def us(reasons: Iterable[RecordedReason]) -> dict[str, int]:
+def us(reasons: Iterable[idle.RecordedReason]) -> dict[str, int]:
     return {reason.why: round(reason.time_s * 1e6) for reason in reasons}
 
 
@@ -219,7 +217,9 @@ def ticks(card: RecordedCardUse, recording: Recording) -> list[set[int]]:
     here = recording.work.rows(mine)
     first, last = round(card.start_s * 1e9), round(card.end_s * 1e9)
     busy: list[set[int]] = [set() for _ in range(first, last)]
-    for engine, start, end in zip(engines_of(here).tolist(), here.start_ns.tolist(), here.end_ns.tolist(), strict=True):
+    for engine, start, end in zip(
+        idle.engines_of(here).tolist(), here.start_ns.tolist(), here.end_ns.tolist(), strict=True
+    ):
         for t in range(max(start, first), end):
             busy[t - first].add(engine)
     return busy
