@@ -19,8 +19,10 @@ program's host work and the costs of its calls are therefore part of each predic
 candidate too, so the result is never slower.
 """
 
+import math
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
+from heapq import nsmallest
 from operator import attrgetter
 from pathlib import Path
 
@@ -34,9 +36,9 @@ from streamsim.rules import TICKS_PER_S
 from streamsim.search.grid import Grid, evaluate_ticks, is_fast, serial_ticks, simulation_costs
 from streamsim.search.searches import (
     BUDGET_OPS,
+    NEVER,
     Best,
     Progress,
-    Search,
     SimulatedProgram,
     near_percent,
     with_one_thing_faster,
@@ -46,6 +48,7 @@ from streamsim.transform import chunk_count
 
 USUAL = 4  # chunks and streams of examples and tutorials
 RATIOS = (4.0, 1.5, 1.12)  # of numbers in step 1
+BLOCK_OPS = 8_000  # simulated at once: some tenths of a second
 BEST_FEW = 4  # the number of best programs whose neighbours are tried
 
 
@@ -123,15 +126,15 @@ def best(
     )
 
 
-class GridSearch(Search[Config]):
+class GridSearch:
     """A search of distinct configurations within a budget.
 
+    - ``took``: the makespans of the simulated configurations, in ticks; ``shortest``: the least of them.
+    - ``near_percent``: how near the fastest configuration the simplest one is.
     - ``fast``: as for :func:`evaluate`.
     - ``budget_ops``: the number of ops of SimPy (None: no limit). At least one configuration is simulated.
-    - ``progress``: a function that is called with the ops done and the ops in all.
+    - ``progress``: a function that is called with the ops done and in all, at most the budget.
     """
-
-    block_ops = 8_000  # some tenths of a second
 
     def __init__(
         self,
@@ -142,9 +145,13 @@ class GridSearch(Search[Config]):
         budget_ops: int | None = None,
         progress: Progress | None = None,
     ) -> None:
-        super().__init__(budget_ops, progress)
         self._workload, self._device, self._fast = workload, device, fast
-        self._all = frozenset(configs)
+        self._progress = progress or (lambda _done, _of_all: None)
+        self._budget_ops = math.inf if budget_ops is None else budget_ops
+        self._spent_ops, self._total_ops = 0.0, self._budget_ops  # all that may be simulated, as far as it is known
+        self._costs: dict[Config, float] = {}
+        self.took: dict[Config, int] = {}
+        self.shortest = NEVER
         self.near_percent = near_percent(device)
         self._at: dict[int, dict[int, list[Config]]] = {}  # by number of chunks and streams
         for config in configs:
@@ -155,29 +162,64 @@ class GridSearch(Search[Config]):
             for way in {(config.memory, config.launch) for config in configs}
         }
 
-    def ticks(self, some: Sequence[Config]) -> list[int]:
-        return evaluate_ticks(self._workload, some, self._device, self._fast)
+    @property
+    def _left_ops(self) -> float:
+        return self._budget_ops - self._spent_ops
 
-    def costs(self, some: Sequence[Config]) -> list[float]:
-        return simulation_costs(self._workload, some, self._device, self._fast)
+    def _cost_ops(self, some: Sequence[Config]) -> float:
+        """Return the cost in ops of simulating all of ``some``."""
+        new = [one for one in some if one not in self._costs]
+        self._costs.update(zip(new, simulation_costs(self._workload, new, self._device, self._fast), strict=True))
+        return sum(map(self._costs.__getitem__, some))
 
-    def simplicity(self, one: Config) -> tuple[int, ...]:
-        return one.simplicity
+    def simulate(self, some: Iterable[Config]) -> None:
+        """Simulate those configurations that are new and that the budget allows, in blocks."""
+        new = list(dict.fromkeys(one for one in some if one not in self.took))
+        self._cost_ops(new)
+        block, block_ops = list[Config](), 0.0
+        for candidate in new:
+            if block_ops + self._costs[candidate] > self._left_ops:
+                continue
+            block.append(candidate)
+            block_ops += self._costs[candidate]
+            if block_ops >= BLOCK_OPS:
+                self._evaluate(block)
+                block, block_ops = [], 0.0
+        self._evaluate(block)
+
+    def _evaluate(self, some: Sequence[Config]) -> None:
+        """Simulate all of ``some`` at once, even beyond the budget."""
+        if some:
+            self._spent_ops += self._cost_ops(some)
+            found = evaluate_ticks(self._workload, some, self._device, self._fast)
+            self.took.update(zip(some, found, strict=True))
+            self.shortest = min(self.shortest, *found)
+            total_ops = self._spent_ops if self._total_ops == math.inf else self._total_ops
+            self._progress(round(min(self._spent_ops, total_ops)), round(total_ops))
+
+    def best_few(self, few: int) -> list[Config]:
+        """Return the ``few`` fastest simulated configurations; of equally fast ones, the simplest first."""
+        return nsmallest(few, self.took, key=lambda one: (self.took[one], one.simplicity))
+
+    def simplest(self) -> Config:
+        """Return the simplest configuration near the fastest, the one to use; of equally simple ones, the fastest."""
+        near = [one for one, ticks in self.took.items() if within(ticks, self.shortest, self.near_percent)]
+        return min(near, key=lambda one: (one.simplicity, self.took[one]))
 
     def run(self) -> None:
         """Simulate all that may be near the best, or as much as the budget allows."""
         for ratio in RATIOS:
             some = self.open_within(self.near_percent, self._coarse(ratio))
-            if self.cost_ops(some) > self.left_ops / 2:
+            if self._cost_ops(some) > self._left_ops / 2:
                 break
             self.simulate(some)
         rest = self.open_within(self.near_percent)
-        if (cost := self.cost_ops(rest)) <= self.left_ops:
-            self.total_ops = min(self.total_ops, self.spent_ops + cost)
+        if (cost := self._cost_ops(rest)) <= self._left_ops:
+            self._total_ops = min(self._total_ops, self._spent_ops + cost)
             self.simulate(rest)
             return
         if not self.took:  # the budget is less than a few simulations need
-            self.evaluate([min(rest, key=attrgetter("chunks"))])
+            self._evaluate([min(rest, key=attrgetter("chunks"))])
         self._climb()
 
     def _climb(self) -> None:

@@ -60,7 +60,6 @@ from streamsim.search.searches import (
     NEVER,
     Best,
     Progress,
-    Search,
     SimulatedProgram,
     with_one_thing_faster,
     within,
@@ -137,7 +136,7 @@ def best_offload(
     if every is None and layers.passes * len(layers.turns) <= MOST_AGAIN:  # with less memory, other ones are good
         less = room._replace(card=search.simplest().device_bytes - 1)
         search.try_leanest(Space(costs, less, most_depth, progress).good_ways())
-    ((best,), lean), shortest = (search.best_few(1), search.simplest()), search.shortest
+    best, lean, shortest = search.best(), search.simplest(), search.shortest
     floor = min(shortest, costs.floor(room) if every is None else search.least_left)
     exact = floor == shortest
     left_open = 0 if exact else max(0, sum(way.bound < shortest for way in ways) - len(search.took))
@@ -227,41 +226,59 @@ def _seconds(schedule: Schedule, device: Device) -> float:
     return simulate_one_of_many(schedule, device).makespan_s
 
 
-class PlacementSearch(Search["Placement"]):
-    """A search of placements of layers. ``least_left``: the least bound of those that it did not come to, in turn."""
+class PlacementSearch:
+    """The placements of layers that are simulated.
+
+    - ``took``: their makespans in ticks; ``shortest``: the least of them.
+    - ``least_left``: the least bound of those that it did not come to, in turn.
+    """
 
     def __init__(
         self, costs: LayerCosts, reserve_bytes: int, budget_ops: int | None, progress: Progress | None
     ) -> None:
-        super().__init__(budget_ops, progress)
         self._layers, self._device, self._reserve_bytes = costs.layers, costs.device, reserve_bytes
         self._launches, self._sides = int(costs.launches[costs.sides].sum()), len(costs.sides)
-        self.least_left = NEVER
+        self._progress = progress or (lambda _done, _of_all: None)
+        self._budget_ops, self._spent_ops = budget_ops, 0
+        self.took: dict[Placement, int] = {}
+        self.shortest = self.least_left = NEVER
 
     def try_in_turn(self, ways: Sequence[Placement]) -> None:
         """Simulate ``ways``, the lowest bound first, until no other can be faster or the budget is spent."""
         for way in ways:
-            if way.bound >= self.shortest or (self.took and self.cost_ops([way]) > self.left_ops):
+            ends_budget = self._budget_ops is not None and self._spent_ops + self._ops(way) > self._budget_ops
+            if way.bound >= self.shortest or (self.took and ends_budget):
                 self.least_left = way.bound
                 return
-            self.evaluate([way])
+            self._simulate(way)
 
     def try_leanest(self, ways: Sequence[Placement]) -> None:
         """Simulate the ``MOST_LEAN`` of ``ways`` with the least memory whose bounds are near the best."""
         near = (way for way in ways if within(way.bound, self.shortest, NEAR_PERCENT))
-        few = nsmallest(MOST_LEAN, near, key=attrgetter("device_bytes", "depth", "bound"))
-        self.evaluate([way for way in few if way not in self.took])
+        for way in nsmallest(MOST_LEAN, near, key=attrgetter("device_bytes", "depth", "bound")):
+            if way not in self.took:
+                self._simulate(way)
 
-    def costs(self, some: Sequence[Placement]) -> list[int]:
-        """Return the ops of placements: kernels, and for each streamed turn a copy, two waits and two records."""
-        return [self._layers.passes * (self._launches + 5 * len(one.streamed) * self._sides) for one in some]
+    def _ops(self, way: Placement) -> int:
+        """Return the ops of a placement: kernels, and for each streamed turn a copy, two waits and two records."""
+        return self._layers.passes * (self._launches + 5 * len(way.streamed) * self._sides)
 
-    def ticks(self, some: Sequence[Placement]) -> list[int]:
-        programs = (self.config(way).schedule(self._layers) for way in some)
-        return [round(_seconds(program, self._device) * TICKS_PER_S) for program in programs]
+    def _simulate(self, way: Placement) -> None:
+        took_s = _seconds(self.config(way).schedule(self._layers), self._device)
+        self.took[way] = round(took_s * TICKS_PER_S)
+        self.shortest = min(self.shortest, self.took[way])
+        self._spent_ops += self._ops(way)
+        most_ops = max(self._budget_ops or 0, self._spent_ops)
+        self._progress(self._spent_ops, most_ops)
 
-    def simplicity(self, one: Placement) -> int:
-        return one.device_bytes
+    def best(self) -> Placement:
+        """Return the fastest simulated placement; of equally fast ones, that of the least memory."""
+        return min(self.took, key=lambda way: (self.took[way], way.device_bytes))
+
+    def simplest(self) -> Placement:
+        """Return the placement of the least memory near the fastest, the one to use."""
+        near = [way for way, ticks in self.took.items() if within(ticks, self.shortest, NEAR_PERCENT)]
+        return min(near, key=lambda way: (way.device_bytes, self.took[way]))
 
     def config(self, way: Placement) -> Offload:
         """Return the placement as parameters of the offload pattern."""

@@ -1,11 +1,9 @@
-"""Searches for the best way to issue some work within a budget of simulations, and their results.
+"""What searches for the best way to issue some work find.
 
 A candidate is one way to issue some work: a configuration of a grid, a placement of layers, or changes of a program.
 """
 
-import math
-from collections.abc import Callable, Iterable, Sequence
-from heapq import nsmallest
+from collections.abc import Callable
 from typing import Any, ClassVar, Generic, TypeVar
 
 import msgspec
@@ -31,88 +29,6 @@ BUDGET_OPS = 400_000  # SimPy simulates this many ops in 5 to 14 s
 def within(ticks: int, shortest: int, percent: int) -> bool:
     """Return True if ``ticks`` are at most ``percent`` above ``shortest``."""
     return 100 * ticks <= (100 + percent) * shortest
-
-
-class Search(Generic[C]):
-    """The simulated candidates of a search; each kind of candidates is a subclass.
-
-    - ``took``: the makespans of the simulated candidates, in ticks; ``shortest``: the least of them.
-    - ``budget_ops``: the ops after which ``simulate`` stops (None: no limit).
-    - ``progress``: a function that is called with the ops done and in all, at most the budget.
-    - ``block_ops``: the ops that are simulated at once.
-    - ``near_percent``: how near the fastest candidate the simplest one is.
-    """
-
-    block_ops = 0.0
-    near_percent = NEAR_PERCENT
-
-    def __init__(self, budget_ops: float | None, progress: Progress | None) -> None:
-        self._progress = progress or (lambda _done, _of_all: None)
-        self._budget_ops = math.inf if budget_ops is None else budget_ops
-        self.spent_ops, self.total_ops = 0.0, self._budget_ops  # all that may be simulated, as far as it is known
-        self._costs: dict[C, float] = {}
-        self.took: dict[C, int] = {}
-        self.shortest = NEVER
-
-    def ticks(self, some: Sequence[C]) -> list[int]:
-        """Return the simulated makespans of candidates."""
-        raise NotImplementedError
-
-    def costs(self, some: Sequence[C]) -> Sequence[float]:
-        """Return the costs of simulating candidates, in ops of SimPy."""
-        raise NotImplementedError
-
-    def simplicity(self, one: C) -> Any:
-        """Return a sort key, the lowest for the simplest candidate."""
-        raise NotImplementedError
-
-    @property
-    def left_ops(self) -> float:
-        """The ops that are left of the budget."""
-        return self._budget_ops - self.spent_ops
-
-    def cost_ops(self, some: Iterable[C]) -> float:
-        """Return the cost in ops of simulating all of ``some``."""
-        some = list(some)
-        new = [one for one in some if one not in self._costs]
-        self._costs.update(zip(new, self.costs(new), strict=True))
-        return sum(map(self._costs.__getitem__, some))
-
-    def simulate(self, some: Iterable[C]) -> None:
-        """Simulate those candidates that are new and that the budget allows."""
-        new = list(dict.fromkeys(one for one in some if one not in self.took))
-        self.cost_ops(new)
-        block, block_ops = list[C](), 0.0
-        for candidate in new:
-            if block_ops + self._costs[candidate] > self.left_ops:
-                continue
-            block.append(candidate)
-            block_ops += self._costs[candidate]
-            if block_ops >= self.block_ops:
-                self.evaluate(block)
-                block, block_ops = [], 0.0
-        self.evaluate(block)
-
-    def evaluate(self, some: Sequence[C]) -> None:
-        """Simulate all of ``some`` at once, even beyond the budget."""
-        if some:
-            self.spent_ops += self.cost_ops(some)
-            self.took.update(zip(some, self.ticks(some), strict=True))
-            self.shortest = min(self.shortest, *(self.took[one] for one in some))
-            total_ops = self.spent_ops if self.total_ops == math.inf else self.total_ops
-            self._progress(round(min(self.spent_ops, total_ops)), round(total_ops))
-
-    def best_few(self, few: int) -> list[C]:
-        """Return the ``few`` fastest simulated candidates; of equally fast ones, the simplest first."""
-        return nsmallest(few, self.took, key=lambda one: (self.took[one], self.simplicity(one)))
-
-    def near(self, percent: int) -> list[C]:
-        """Return the simulated candidates within ``percent`` of the fastest."""
-        return [one for one, ticks in self.took.items() if within(ticks, self.shortest, percent)]
-
-    def simplest(self) -> C:
-        """Return the simplest candidate near the fastest, the one to use; of equally simple ones, the fastest."""
-        return min(self.near(self.near_percent), key=lambda one: (self.simplicity(one), self.took[one]))
 
 
 def near_percent(device: Device) -> int:
