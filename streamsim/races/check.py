@@ -29,7 +29,6 @@ pageable memory (``blocking`` in stream 0). Source: CUDA Runtime API, "API synch
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
-from functools import cached_property
 from typing import Literal, get_args
 
 import msgspec
@@ -229,7 +228,6 @@ def earlier_ops(ops: Iterable[Op], buffers: Iterable[Buffer]) -> Iterator[list[t
 class _Checker:
     def __init__(self, schedule: Schedule) -> None:
         self._schedule, self._order, self._pageable = schedule, HappensBefore(schedule), schedule.pageable_names
-        self._memory = {buffer.name: buffer.memory for buffer in schedule.buffers}
         self._histories = {buffer.name: History(buffer.bytes) for buffer in schedule.buffers}
         self._records: dict[int, int] = {}  # by event: the op that recorded it last
         self._record_after: dict[
@@ -310,10 +308,7 @@ class _Checker:
         """Return the race that ``wait`` would end. ``kinds``: whether the memory is pageable or not."""
         first, second = self._schedule.ops[wait.after], self._schedule.ops[wait.before]
         hazards = tuple(h for h in _hazards(first, second) if (h.buffer in self._pageable) in kinds)
-        shown = [
-            f"{h.kind} of bytes {h.offset}..{h.offset + h.bytes} of {h.buffer!r}{self._why(h.buffer)}"
-            for h in hazards[:MOST_SHOWN]
-        ]
+        shown = [f"{h.kind} of bytes {h.offset}..{h.offset + h.bytes} of {h.buffer!r}" for h in hazards[:MOST_SHOWN]]
         if len(hazards) > MOST_SHOWN:
             shown.append(f"and {len(hazards) - MOST_SHOWN} more")
         what = f"{self._name(wait.before)} and {self._name(wait.after)} have no order: {', '.join(shown)}"
@@ -324,19 +319,11 @@ class _Checker:
         ops = (wait.after, wait.before)
         return Finding("race", ops, what, f"{remedy} before ops[{wait.before}]", hazards, wait)
 
-    def _why(self, buffer: str) -> str:
-        """Return in brackets why host memory is in danger; nothing of the card's."""
-        used_again = " (a host buffer used again before its asynchronous copy has finished)"
-        shared = " (pageable memory that two threads use at the same time)"
-        return {"device": "", "pageable": shared}.get(self._memory[buffer], used_again)
-
     # Events and the host
 
     def _wait(self, i: int, op: WaitEvent | Synchronize) -> Iterator[Finding]:
         if op.event is not None and op.event not in self._records:
-            later = self._first_records.get(op.event)
-            when = "never recorded" if later is None else f"recorded only later, by ops[{later}]"
-            what = f"{self._name(i)} waits for event {op.event}, which is {when}: it waits for nothing"
+            what = f"{self._name(i)} waits for event {op.event}, which is not recorded before: it waits for nothing"
             yield Finding("unrecorded-event", (i,), what, f"record event {op.event} before it, or take it out")
             return
         makes_all_wait = op.stream == LEGACY_STREAM and "blocking" in self._schedule.streams
@@ -345,12 +332,6 @@ class _Checker:
             what = f"{self._name(i)} waits for event {op.event} as recorded by ops[{record}], but its stream"
             remedy = "take it out: it costs a call and changes nothing"
             yield Finding("redundant-wait", (i,), f"{what} is already behind that", remedy)
-
-    @cached_property
-    def _first_records(self) -> dict[int, int]:
-        """The first op that records each event."""
-        records = [(op.event, i) for i, op in enumerate(self._schedule.ops) if isinstance(op, RecordEvent)]
-        return dict(reversed(records))
 
     def _unsynchronised(self) -> Iterator[Finding]:
         missing: dict[str, list[int]] = {}
