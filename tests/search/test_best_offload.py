@@ -11,12 +11,11 @@ from effort import examples
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from layered import Times, directions, layers_of, models, names_of, recurrence
-from msgspec.structs import replace
 
-from streamsim.device import Device, load_device
+from streamsim.device import Device
 from streamsim.errors import InputError
 from streamsim.model import simulate
-from streamsim.program import Layer, Layers, Offload, PassDirection, WorkloadKernel, one_by_one
+from streamsim.program import Layer, Layers, Offload, PassDirection, WorkloadKernel
 from streamsim.search import MOST_LEAN, Best, LayerCosts, WeightRoom, best_offload
 
 MODULE = sys.modules["streamsim.search.best_offload"]  # whose name in the room is the function's
@@ -157,32 +156,6 @@ def test_what_is_reserved_and_what_may_be_pinned_count() -> None:
 
 
 # What it says besides
-
-
-def test_what_it_is_compared_with() -> None:
-    layers = replace(layers_of((400_000, 9000), (900_000, 5000), (100_000, 30_000)), passes=2)
-    device = load_device("h200")
-    found = best_offload(layers, device, 1_000_000, 0)
-    config = found.best.config
-    taken = {
-        "makespan_s": config.schedule(layers),
-        "serial_s": one_by_one(layers, "pageable"),
-        "one_by_one_s": one_by_one(layers, "pinned"),
-        "pageable_s": replace(config, memory="pageable").schedule(layers),
-        "resident_s": Offload(1, ("layer0", "layer1", "layer2")).schedule(layers),
-    }
-    plain = found.to_json()
-    said = {name: plain["best"][name] if name == "makespan_s" else plain[name] for name in taken}
-    assert said == pytest.approx({name: simulate(schedule, device).makespan_s for name, schedule in taken.items()})
-    assert found.compared["resident"].device_bytes == layers.weight_bytes
-    assert set(found.best.more["streamed"]) | set(config.resident) == {"layer0", "layer1", "layer2"}
-    assert found.best.device_bytes == config.device_bytes(layers) <= 1_000_000
-    assert found.speedup == found.compared["serial"].makespan_s / found.best.makespan_s
-    assert found.issued_bound.seconds <= found.best.makespan_s
-    assert all(seconds <= found.best.makespan_s for seconds in found.faster_s.values())
-    stay = sum(step.weight_bytes for step in layers.steps if step.name in config.resident)
-    assert found.best.more["load_s"] == pytest.approx(stay / device.h2d.bandwidth_bytes_per_s, abs=1e-4)
-    assert found.to_json()["best"]["pass_s"] == found.best.makespan_s / 2
 
 
 def test_more_room_leads_to_no_heavier_choice() -> None:
