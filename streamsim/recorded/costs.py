@@ -57,6 +57,9 @@ PINNED = (CopyMemory.PINNED, CopyMemory.UNKNOWN)  # a replay takes memory that i
 OTHER = {"h2d": "d2h", "d2h": "h2d"}
 LEAST_BYTES = 256 << 10  # smaller copies are mostly latency and show no rate
 SLOW, SLOW_NS = 1.5, 20_000  # a copy is slow from this multiple of the time that its rate explains, and this much more
+FAULTS_BYTES_PER_S = 3e9  # rates below this may be page faults: 0.5 to 2.8 GB/s on six hosts
+FAULTS_SHARE = 0.5  # below this share of the profile's rate, all copies back may be page faults
+FEW, LATENCIES_S = 3, (0.5e-6, 20e-6)  # the least number of small copies for a latency; its least and largest value
 LEAST_SHARE = 0.02  # the least share of all copies' time, alone or beside the other direction, for a rate of this kind
 
 
@@ -66,7 +69,7 @@ class Staged(NamedTuple):
     - ``rows``: their rows of the work; ``sizes``: bytes.
     - ``from_ns``: when the host could begin; ``took_ns``: from then until all bytes had arrived.
     - ``after_ns``: the part of ``took_ns`` after the copy had ended on the card.
-    - ``is_early``: the call had returned before the copy began.
+    - ``has_waited``: the stream was busy at the call; ``is_early``: the call had returned before the copy began.
     """
 
     rows: NDArray[np.int64]
@@ -74,6 +77,7 @@ class Staged(NamedTuple):
     from_ns: NDArray[np.int64]
     took_ns: NDArray[np.int64]
     after_ns: NDArray[np.int64]
+    has_waited: NDArray[np.bool_]
     is_early: NDArray[np.bool_]
 
 
@@ -94,10 +98,12 @@ class Held(NamedTuple):
     """The nanoseconds by which a slow pageable copy held the host longer than its rate explains.
 
     ``before_ns``: until the copy had ended on the card; ``after_ns``: from then until its call returned.
+    ``has_waited``: its stream was busy when it was called.
     """
 
     before_ns: int
     after_ns: int
+    has_waited: bool
 
 
 def held_ns(recording: Recording, device: Device) -> dict[int, Held]:
@@ -111,7 +117,8 @@ def held_ns(recording: Recording, device: Device) -> dict[int, Held]:
         slow = staged.took_ns > SLOW * expected_ns + SLOW_NS
         slow &= ~(staged.is_early & (staged.sizes <= device.host.pageable_immediate_bytes))  # their calls have the time
         for k in np.flatnonzero(slow).tolist():
-            found[int(staged.rows[k])] = Held(int(excess_ns[k] - after_ns[k]), int(after_ns[k]))
+            before_ns = int(excess_ns[k] - after_ns[k])
+            found[int(staged.rows[k])] = Held(before_ns, int(after_ns[k]), bool(staged.has_waited[k]))
     return found
 
 
@@ -147,7 +154,7 @@ def _pinned(recording: Recording, device: Device, direction: str, most: float) -
     rows = np.flatnonzero(_copies(work, direction, *PINNED))
     large = work.bytes[rows] >= LEAST_BYTES
     if not large.any():
-        return {}
+        return _latency(work, rows, direction, device)
     rows = rows[large]
     beside_ns = _beside_ns(work, rows, direction)
     sizes = work.bytes[rows]
@@ -166,6 +173,15 @@ def _pinned(recording: Recording, device: Device, direction: str, most: float) -
         rates = np.full(2, _rate(sizes, took_ns))
     alone = min(float(rates[0]), most)
     return {field: alone, shared: min(float(rates[1]), alone)}
+
+
+def _latency(work: CardWork, rows: NDArray[np.int64], direction: str, device: Device) -> dict[str, float]:
+    """Return the latency of pinned copies that are all small: the median of their times less those of their bytes."""
+    if len(rows) < FEW:
+        return {}
+    link = getattr(device, direction)
+    took_s = (work.end_ns - work.start_ns)[rows] * 1e-9 - work.bytes[rows] / link.bandwidth_bytes_per_s
+    return {f"{direction}.latency_s": float(np.median(took_s).clip(*LATENCIES_S))}
 
 
 def _beside_ns(work: CardWork, rows: NDArray[np.int64], direction: str) -> NDArray[np.int64]:
@@ -191,15 +207,25 @@ def _copies(work: CardWork, direction: str, *memories: CopyMemory) -> NDArray[np
 
 
 def _pageable(recording: Recording, device: Device, direction: str) -> float | None:
-    """Return the bytes a second of large pageable copies, without slow ones; None if there are none."""
-    staged = _staged(recording, direction)
+    """Return the bytes a second of pageable copies, without slow ones; None if no copy is large enough.
+
+    Copies back at the rate of page faults do not count, unless the profile's own rate is about as low: the host copies
+    faster once its memory has been touched.
+    """
+    staged, link = _staged(recording, direction), getattr(device, direction)
     large = staged.sizes >= LEAST_BYTES
-    latency_ns = round(getattr(device, direction).pageable_latency_s * 1e9)
-    sizes, took_ns = staged.sizes[large], np.maximum(staged.took_ns[large] - latency_ns, 1)
     if not large.any():
         return None
-    regular = took_ns <= SLOW * sizes / np.median(sizes / took_ns)
-    return _rate(sizes[regular], took_ns[regular])
+    sizes = staged.sizes[large]
+    took_ns = np.maximum(staged.took_ns[large] - round(link.pageable_latency_s * 1e9), 1)
+    usual = np.median(sizes / took_ns)
+    regular = took_ns <= SLOW * sizes / usual
+    rate = _rate(sizes[regular], took_ns[regular])
+    faults = min(FAULTS_BYTES_PER_S, FAULTS_SHARE * link.pageable_bandwidth_bytes_per_s)
+    if direction == "d2h" and rate < faults:
+        fast = sizes / took_ns * 1e9 >= faults
+        return _rate(sizes[fast], took_ns[fast]) if fast.any() else None
+    return rate
 
 
 def _staged(recording: Recording, direction: str) -> Staged:
@@ -213,15 +239,15 @@ def _staged(recording: Recording, direction: str) -> Staged:
     rows = np.flatnonzero(_copies(work, direction, CopyMemory.PAGEABLE) & (work.bytes > 0) & (work.call != NONE))
     call, begun_ns, sizes = work.call[rows], work.start_ns[rows], work.bytes[rows]
     start_ns, end_ns = recording.calls.start_ns[call], recording.calls.end_ns[call]
-    is_early = end_ns <= begun_ns
+    free_ns = latest_before(work.stream, work.end_ns)[rows]
+    has_waited, is_early = free_ns > start_ns, end_ns <= begun_ns
     if direction == "d2h":
         done_ns, from_ns = np.maximum(end_ns, work.end_ns[rows]), begun_ns
     else:
         done_ns = np.where(is_early, work.end_ns[rows], end_ns)
-        free_ns = latest_before(work.stream, work.end_ns)[rows]
         from_ns = np.minimum(np.maximum(start_ns, free_ns), done_ns)
     after_ns = np.maximum(done_ns - work.end_ns[rows], 0)
-    return Staged(rows, sizes, from_ns, done_ns - from_ns, after_ns, is_early)
+    return Staged(rows, sizes, from_ns, done_ns - from_ns, after_ns, has_waited, is_early)
 
 
 OWN = "measured: the recording's own copies"

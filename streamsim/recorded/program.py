@@ -273,6 +273,8 @@ class _Writer:
         if not held.before_ns:
             return
         back = self._of_work["direction"][row] == CopyDirection.D2H
+        if held.has_waited:
+            self._put(Synchronize(stream=copy.stream, thread=copy.thread, call_s=0.0), i)
         self._put(HostWork(held.before_ns * 1e-9, FIRST_TOUCH if back else self._called(i), copy.thread), i)
         what = "slow copies back into pageable memory" if back else "slow calls of copies of pageable memory"
         self._assume(what, SLOW_COPY[back])

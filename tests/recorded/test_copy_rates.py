@@ -16,7 +16,7 @@ from strategies import d2h, h2d, link, make_device, program
 from streamsim.device import load_device
 from streamsim.model import simulate
 from streamsim.program import FIRST_TOUCH, Buffer, HostWork, Region
-from streamsim.recorded import Recording, costs, read_recording, replay, warnings_of
+from streamsim.recorded import Recording, costs, profile_of, read_recording, replay, warnings_of
 
 PAGEABLE_IN, PAGEABLE_OUT = "Memcpy HtoD (Pageable -> Device)", "Memcpy DtoH (Device -> Pageable)"
 sizes = st.lists(st.integers(costs.LEAST_BYTES, 40 * costs.LEAST_BYTES), min_size=1, max_size=8)
@@ -45,9 +45,10 @@ def test_copies_partly_beside_the_other_direction_tell_both_rates(chunks: int, r
 
 
 def test_no_rate_comes_from_small_copies_or_passes_the_cards_link() -> None:
-    """Copies of 4 KiB tell nothing; 60 bytes a nanosecond are more than PCIe gen 3 carries."""
+    """Of copies of 4 KiB the latency is told at most; 60 bytes a nanosecond are more than PCIe gen 3 carries."""
     t4, device = load_device("t4"), make_device(h2d=link(rate=60), d2h=link(rate=60))
-    assert costs.copy_rates(recorded(simulate(program(*[h2d(1, 4096)] * 9), device)), t4) == {}
+    small = costs.copy_rates(recorded(simulate(program(*[h2d(1, 4096)] * 9), device)), t4)
+    assert set(small) == {"h2d.latency_s"}
     large = costs.copy_rates(recorded(simulate(program(h2d(1, 1 << 24)), device)), t4)
     assert large["h2d.bandwidth_bytes_per_s"] == pytest.approx(16 * 0.985e9)
 
@@ -84,6 +85,12 @@ def test_a_copy_back_into_memory_that_was_never_touched_is_replayed_as_it_was() 
     assert not warnings_of(found)
     (assumed,) = (unread for unread in found.program.assumed if "slow copies back" in unread.what)
     assert assumed.count == 1
+
+
+def test_where_all_copies_back_are_page_faults_the_profile_says_the_rate() -> None:
+    was, t4 = of(*rounds(8000)), load_device("t4")
+    assert profile_of(was).d2h.pageable_bandwidth_bytes_per_s == t4.d2h.pageable_bandwidth_bytes_per_s
+    assert abs(replay(was).error) < 0.01
 
 
 @examples(30)
