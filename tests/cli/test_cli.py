@@ -104,12 +104,6 @@ def test_code_takes_what_predict_takes(capsys: pytest.CaptureFixture[str], tmp_p
     more = ("--device", "a100", "--connections", "4", "--json", "--samples", "9", "--seed", "1")
     assert printed(capsys, "code", "--as", "schedule", *shape, *more, "--plot", str(tmp_path / "x.png")) == wanted
     assert not list(tmp_path.iterdir())
-    context = click.Context(app)
-    predicting, scheduling = app.get_command(context, "predict"), app.get_command(context, "code")
-    assert predicting is not None
-    assert scheduling is not None
-    taken = [{option.name for option in command.params} for command in (predicting, scheduling)]
-    assert taken[0] - {"others"} <= taken[1]
 
 
 def test_a_schedules_file_is_predicted_as_its_pipeline_is(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -153,19 +153,6 @@ def test_what_belongs_into_a_file_holds_the_name_and_no_control_character(name: 
     assert controls <= {"\n", "\t"}
 
 
-@pytest.mark.parametrize("name", HOSTILE)
-def test_values_and_pages_show_names_as_data(name: str) -> None:
-    """A page is HTML, where a name stands as text, and JSON, which the viewer draws as text."""
-    files(name)
-    prediction = streamsim.predict(
-        parse_schedule(Path("schedule.json").read_bytes()), parse_device(Path("card.toml").read_text())
-    )
-    said("predict", "workload.toml", "--chunks", "2", "--device", "card.toml", "--page", "page.html")
-    for text in (prediction.table(), prediction._repr_html_(), Path("page.html").read_text()):
-        assert not unsafe(text)
-        assert cut(printable(name)) in "".join(text.split())
-
-
 # CSV
 
 

@@ -8,7 +8,6 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import click
 import msgspec
 import pytest
 from strategies import d2h, h2d, pipeline_of, program
@@ -50,17 +49,6 @@ def test_an_error_that_nobody_expected_is_one_line_and_70(
     assert 'raise ZeroDivisionError("by' in capsys.readouterr().err
 
 
-@pytest.mark.skipif(not hasattr(click.exceptions, "NoSuchCommand"), reason="this Click does not tell what is alike")
-@pytest.mark.parametrize(("program", "typed", "meant"), [(main, "predct", "predict"), (validate_main, "run ", "run")])
-def test_a_mistyped_command_is_told_what_it_is_like(
-    capsys: pytest.CaptureFixture[str], program: Program, typed: str, meant: str
-) -> None:
-    assert program([typed]) == 2
-    assert f"No such command {typed!r}. Did you mean {meant!r}?" in capsys.readouterr().err
-    assert program(["xyzzy"]) == 2
-    assert "Did you mean" not in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     ("typed", "meant"),
     [
@@ -77,19 +65,6 @@ def test_a_mistyped_option_is_told_only_what_is_like_it(
     assert typed in said
     named = set(re.findall(r"--[a-z0-9-]+", said)) - {typed, "--help"}
     assert meant in named if meant else not named
-
-
-@pytest.mark.parametrize(("program", "name"), [(main, "streamsim"), (validate_main, "streamsim-validate")])
-def test_without_a_command_the_help_is_shown(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, program: Program, name: str
-) -> None:
-    monkeypatch.setattr(sys, "argv", [name])
-    assert program(["--help"]) == 0
-    asked = capsys.readouterr()
-    assert program([]) == 2  # nothing was done
-    assert capsys.readouterr() == asked
-    assert program(None) == 2
-    assert capsys.readouterr() == asked
 
 
 @pytest.mark.parametrize(
