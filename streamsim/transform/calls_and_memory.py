@@ -233,6 +233,20 @@ def without_slow_calls(scenario: Work) -> Schedule:
     return replace(scenario.schedule, ops=tuple(ops))
 
 
+def slow_calls_apart(case: Work) -> Schedule:
+    """Return the schedule with the extra time of slow calls as host work before them.
+
+    If a call is then made several times, what is done once, such as loading a module, is not repeated.
+    """
+    usual, ops = slow_calls(case), list[Op]()
+    for i, op in enumerate(case.schedule.ops):
+        if i in usual:
+            ops.append(HostWork((op.call_s or 0.0) - usual[i], f"first {type(op).__name__.lower()}", op.thread))
+            op = replace(op, call_s=usual[i])
+        ops.append(op)
+    return replace(case.schedule, ops=tuple(ops)) if usual else case.schedule
+
+
 LEAST_OPS = 3  # copies and kernels: a graph of fewer saves no call
 LEAST_TIMES = 2  # that a part comes again: capturing it costs as much as issuing it
 

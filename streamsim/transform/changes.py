@@ -27,6 +27,7 @@ from streamsim.transform.chunks import (
     in_chunks,
     in_order,
     in_streams,
+    is_by_steps,
     prefetched,
     with_buffers,
     without_needless_waits,
@@ -344,7 +345,8 @@ def chunks(count: int) -> Change:
         if case.pipeline is not None:
             return case.with_options(chunks=count, streams=min(case.pipeline.config.streams, count))
         known = dependences_of(case.first).shared.values() if case.first else ()  # another change may hide it
-        return case.issued(*in_chunks(case.schedule, count, frozenset(chain.from_iterable(known))))
+        made = case.schedule if is_by_steps(case.schedule) else calls.slow_calls_apart(case)
+        return case.issued(made).issued(*in_chunks(made, count, frozenset(chain.from_iterable(known))))
 
     def needs(case: Work) -> str:
         schedule = case.schedule
