@@ -49,6 +49,7 @@ from typing import Any, ClassVar
 from streamsim.advice.engine import WORTH, Advice, Trial, advise
 from streamsim.advice.rows import TRIED_AGAINST
 from streamsim.analysis import CAUSES, KEYS, Key, Removals, limits_of, split_of
+from streamsim.collector import collector_off
 from streamsim.device import Device, as_device, known_within, link_words
 from streamsim.displayed import Result, attributes
 from streamsim.errors import InputError
@@ -234,6 +235,7 @@ class Explanation(Result):
         }
 
 
+@collector_off()  # as in predict
 def explain(schedule: Schedule, device: Device | str | Path, source: Origin | None = None) -> Explanation:
     """Split the time that ``schedule`` on ``device`` loses over its causes, and try changes.
 

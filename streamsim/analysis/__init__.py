@@ -22,11 +22,9 @@ from streamsim.analysis.bounds import (
 )
 from streamsim.analysis.formulas import (
     FORMULA_WORDS,
-    StageTimes,
     best_practices,
     gomez_luna,
     napkin,
-    published,
     published_of,
     simple_multi_copy,
     stage_times,
@@ -58,7 +56,6 @@ from streamsim.analysis.losses import (
     Removals,
     has_few_connections,
     limits_of,
-    loads_of,
     mean_gains,
     split_of,
     without_latencies,

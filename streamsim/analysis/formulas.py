@@ -4,11 +4,10 @@ They take whole stage times and a number of chunks.
 """
 
 from collections import Counter
-from pathlib import Path
 
 import msgspec
 
-from streamsim.device import Device, as_device
+from streamsim.device import Device
 from streamsim.lowering import Lowered, lower
 from streamsim.program import Copy, Direction, Schedule
 from streamsim.rules import D2H, H2D, KERNEL, NOTHING, TICKS_PER_S
@@ -121,15 +120,6 @@ def stage_times(schedule: Schedule, device: Device, lowered: Lowered | None = No
         copy_engines=device.copy_engines.count,
         issue_s=sum(cost.call * count / TICKS_PER_S for cost, count in spent) / chunks,
     )
-
-
-def published(schedule: Schedule, device: Device | str | Path) -> dict[str, float]:
-    """Seconds that each published formula predicts for ``schedule``, by its name.
-
-    They know no more of it than its stages and how many chunks it is cut into. Raises InputError as
-    :func:`lower_bound`.
-    """
-    return published_of(stage_times(schedule, as_device(device)))
 
 
 # What each formula takes for granted, for people.

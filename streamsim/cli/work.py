@@ -37,6 +37,7 @@ from streamsim.cli.options import (
 )
 from streamsim.cli.printing import NOTED, OWN_CARD
 from streamsim.cli.running import note
+from streamsim.collector import collector_off
 from streamsim.compiled import simulate_one_of_many
 from streamsim.device import Device, assumptions_of, parse_device
 from streamsim.errors import InputError
@@ -148,6 +149,7 @@ class Given(NamedTuple):
     replayed: tuple[Recording, Replay, Unrecorded] | None = None
 
 
+@collector_off()
 def read_given(path: Path) -> Given:
     """Read the program in a file. Raises InputError naming the file, and what to do."""
     try:

@@ -41,7 +41,7 @@ from streamsim import (
 )
 from streamsim import program as ops
 from streamsim.advice import WhatIf
-from streamsim.analysis import Bound, interval, lower_bound, published, timed_alone, work_bound
+from streamsim.analysis import Bound, interval, lower_bound, timed_alone, work_bound
 from streamsim.device import changed, link_words
 from streamsim.program import Copy, Kernel, one_stream, serial
 from streamsim.recorded import profile_of, program_of, replay, without_recording
@@ -151,7 +151,6 @@ DOORS: dict[str, Callable[[Any], object]] = {
     "lower_bound": lambda device: lower_bound(SCHEDULE, device),
     "work_bound": lambda device: work_bound(WORKLOAD, device),
     "timed_alone": lambda device: timed_alone(TIMED_WITH_EVENTS, device),
-    "published": lambda device: published(SCHEDULE, device),
     "changed": lambda device: changed(device, {"h2d.latency_s": 1e-6}),
     "link_words": link_words,
     "what_if": lambda device: what_if(SCHEDULE, device, [graph()]).to_json(),
