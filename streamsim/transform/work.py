@@ -118,11 +118,11 @@ class Work(NamedTuple):
         ``does``: of each of its copies and kernels, the ops of this schedule that it does; None: one each, in order.
         """
         works = [i for i, op in enumerate(self.schedule.ops) if is_work(op)]
-        origins = dict(zip(works, self.origins or ((i,) for i in works), strict=True))
-        if does is None:
-            does = [(i,) for i in works]
-        found = (tuple(chain.from_iterable(map(origins.__getitem__, some))) for some in does)
-        return Work(schedule, self.device, None, self.first or self.schedule, tuple(found))
+        origins = self.origins or tuple((i,) for i in works)
+        if does is not None:
+            of = dict(zip(works, origins, strict=True))
+            origins = tuple(tuple(chain.from_iterable(map(of.__getitem__, some))) for some in does)
+        return Work(schedule, self.device, None, self.first or self.schedule, origins)
 
     def with_options(self, **options: Any) -> Work:
         """Return the source's workload with other options. Raises InputError if they do not go together."""

@@ -3,7 +3,6 @@
 from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec.structs import replace
 from strategies import NS, d2h, h2d, kernel, make_device, program
 
 from streamsim.advice import what_if
@@ -12,7 +11,6 @@ from streamsim.program import (
     Buffer,
     Copy,
     HostWork,
-    Kernel,
     Op,
     Region,
     Schedule,
@@ -23,7 +21,6 @@ from streamsim.program import (
 )
 from streamsim.search import best_program
 from streamsim.transform import changes as make
-from streamsim.transform import chunk_count, in_chunks
 
 DEVICE = make_device()
 
@@ -97,14 +94,6 @@ def test_the_chunks_of_a_breadth_first_program_are_found() -> None:
     )
     assert found.simplest.words == "--chunks 128 --order depth-first"
     assert round(found.simplest.makespan_s / NS) == 4096 + 31 + 32
-
-
-def test_the_chunks_of_a_breadth_first_program_without_named_memory_are_its_streams() -> None:
-    ops = [replace(op, host=None, device=None) if isinstance(op, Copy) else op for op in BREADTH_FIRST]
-    ops = [replace(op, reads=(), writes=()) if isinstance(op, Kernel) else op for op in ops]
-    schedule = replace(BREADTH_FIRST, ops=tuple(ops), buffers=())
-    assert chunk_count(schedule) == 4
-    assert [op.stream for op in in_chunks(schedule, 8)[0]] == [op.stream for op in in_chunks(BREADTH_FIRST, 8)[0]]
 
 
 programs = st.builds(

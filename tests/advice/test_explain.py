@@ -256,14 +256,6 @@ def test_the_order_of_issue_is_to_blame_before_the_streams_are() -> None:
     assert ticks(own.saved_s()) == 40
 
 
-def test_one_device_buffer_makes_chunks_wait_for_each_other() -> None:
-    # 2 chunks of 10 ticks a stage in one buffer: 60. With a buffer each H1 K1 D1 | H2 K2 D2 one stage apart: 40.
-    workload = Workload(20, (1,), (1,), (WorkloadKernel(duration_s=20e-9),))
-    found = explain(ring(workload, 2, 1, streams=2), PLAIN)
-    assert (ticks(found.makespan_s), ticks(found.bound_s)) == (60, 20)
-    assert lost(found) == {"needless-order": 20, "few-chunks": 20}
-
-
 def test_a_remedy_that_hurts_is_not_applied() -> None:
     # One queue: stream 2's D2H (10) stands behind stream 1's (2), which waits for the kernel (1): kernel 0..1, D2H 1..3
     # and 3..13, the other kernel 3..23. With queues of their own stream 2's goes first, 0..10, and it all ends at 32.
@@ -279,31 +271,12 @@ def test_a_synchronisation_that_the_data_needs_is_not_to_blame() -> None:
     assert lost(explain(schedule, PLAIN)) == {"few-chunks": 10}
 
 
-def test_a_synchronisation_still_holds_the_host_when_the_streams_are_free() -> None:
-    # Two chunks of H2D and kernel, 10 each, in one stream with a synchronisation between: 40; bound 20. Without the
-    # call the stream's order keeps them apart, without that order the call does; without both 30. The order of issue
-    # gains nothing, but goes before the streams: of the 3 orders the streams come last, and gain, in 2, the call in 1.
-    one, two = card(0, 10), card(10, 10)
-    schedule = program(
-        h2d(1, 10, device=one), kernel(1, 10, reads=(one,)), Synchronize(stream=1),
-        h2d(1, 10, device=two), kernel(1, 10, reads=(two,)), buffers=BUFFERS,
-    )  # fmt: skip
-    found = explain(schedule, PLAIN)
-    assert lost(found) == {"few-chunks": 10, "needless-order": 7, "host-waits": 3}
-
-
 def test_what_lies_in_the_bound_is_shared_among_the_engines() -> None:
     # H2D 10 + 10 in two streams beside a kernel of 20: all even; with an engine for each stream's copies they are 10,
     # and (10 + 20) / 2 is 5 below (20 + 20) / 2.
     found = explain(program(h2d(1, 10), h2d(2, 10), kernel(3, 20)), PLAIN)
     assert (lost(found), limits(found)) == ({}, {"same-direction": 5})
     assert ticks(found.even_s) == 15
-
-
-def test_pageable_memory_that_is_faster_than_pinned_is_the_bound_itself() -> None:
-    schedule = program(h2d(1, 10, host=Region(PAGEABLE.name, 0, 10)), buffers=BUFFERS)
-    found = explain(schedule, make_device(h2d=link(pageable_rate=2)))  # 5 ticks instead of 10
-    assert (ticks(found.makespan_s), ticks(found.bound_s), found.losses) == (5, 5, ())
 
 
 # Laws
