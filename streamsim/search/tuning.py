@@ -3,6 +3,9 @@
 A profile is wrong in some of its numbers, a host changes its speed, and kernels take longer than given. Similar
 programs are then wrong by similar factors. A candidate is therefore expected to take its predicted time, times
 measured over predicted of the most similar candidate that was measured. The next candidate is the fastest by that.
+
+If measurements are far from the predictions, the profile may be wrong in kind, such as two copy engines in place of
+one. Then every second candidate is the one least similar to those measured, among those not expected much slower.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,6 +22,8 @@ from streamsim.search.grid import COARSE_CHUNKS, Grid, evaluate
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
 STREAMS = (1, 2, 3, 4, 6, 8, 12, 16, 32)
+WRONG = 0.1  # the median of abs(log(measured / predicted)) above which a profile may be wrong in kind
+NEAR = 0.3  # candidates that are expected to be slower by up to this share may be the fastest then
 
 
 def candidates(workload: Workload, device: Device, grid: Grid) -> list[Config]:
@@ -54,15 +59,20 @@ class Proposals:
         """Return the expected seconds of each candidate, shape (n,)."""
         if not measured:
             return self.predicted_s
-        known = list(measured)
-        nearest = ((self.places[:, None] - self.places[known]) ** 2).sum(axis=2).argmin(axis=1)
-        factors = np.array(list(measured.values())) / self.predicted_s[known]
-        found: Array = self.predicted_s * factors[nearest]
+        nearest = self._apart(measured).argmin(axis=1)
+        found: Array = self.predicted_s * self._factors(measured)[nearest]
         return found
 
     def next(self, measured: Mapping[int, float], without: frozenset[int] = frozenset()) -> int | None:
         """Return the candidate to measure next, or None if there is none left; of equally good ones, the first."""
-        return min(self._left(measured, without), key=self.expected_s(measured).__getitem__, default=None)
+        left = self._left(measured, without)
+        expected_s = self.expected_s(measured)
+        fastest = min(left, key=expected_s.__getitem__, default=None)
+        if fastest is None or not measured or len(measured) % 2 == 0 or not self._is_wrong_in_kind(measured):
+            return fastest
+        apart = self._apart(measured).min(axis=1)
+        fast = [k for k in left if expected_s[k] <= (1 + NEAR) * expected_s[fastest]]
+        return max(fast, key=apart.__getitem__)
 
     def promise(self, measured: Mapping[int, float], without: frozenset[int] = frozenset()) -> float:
         """Return the share by which any candidate left is expected to be faster than the best measured one."""
@@ -73,6 +83,19 @@ class Proposals:
 
     def _left(self, measured: Mapping[int, float], without: frozenset[int]) -> list[int]:
         return [k for k in range(len(self.predicted_s)) if k not in measured and k not in without]
+
+    def _factors(self, measured: Mapping[int, float]) -> Array:
+        """Return measured over predicted of each measured candidate."""
+        found: Array = np.array(list(measured.values())) / self.predicted_s[list(measured)]
+        return found
+
+    def _apart(self, measured: Mapping[int, float]) -> Array:
+        """Return the squared distances of all candidates (rows) from the measured ones (columns)."""
+        found: Array = ((self.places[:, None] - self.places[list(measured)]) ** 2).sum(axis=2)
+        return found
+
+    def _is_wrong_in_kind(self, measured: Mapping[int, float]) -> bool:
+        return float(np.median(np.abs(np.log(self._factors(measured))))) > WRONG
 
 
 def proposals(workload: Workload, configs: Sequence[Config], device: Device) -> Proposals:

@@ -1,6 +1,7 @@
 """What to measure next: the fastest, if the model errs as it did for the most similar measured program."""
 
 import math
+import statistics
 
 import numpy as np
 import pytest
@@ -60,6 +61,7 @@ def expected_by_hand(offers: Proposals, measured: dict[int, float]) -> dict[int,
 @examples(30)
 @given(SEEDS, st.integers(1, 5), st.floats(0.01, 0.5))
 def test_the_next_is_the_fastest_if_the_model_errs_as_for_the_most_similar(seed: int, count: int, wide: float) -> None:
+    """Where it errs by more than a tenth, every second is the least similar of those within 30 % of that."""
     offers = any_proposals(seed)
     measured = any_measured(offers, seed, count, wide)
     expected = expected_by_hand(offers, measured)
@@ -68,7 +70,13 @@ def test_the_next_is_the_fastest_if_the_model_errs_as_for_the_most_similar(seed:
     fastest = min(expected[k] for k in left)
     chosen = offers.next(measured)
     assert chosen in left
-    assert expected[chosen] == pytest.approx(fastest)
+    misses = [abs(math.log(seconds / offers.predicted_s[k])) for k, seconds in measured.items()]
+    if statistics.median(misses) > 0.1 and count % 2:
+        apart = {k: min(math.dist(offers.places[k], offers.places[other]) for other in measured) for k in left}
+        assert expected[chosen] <= 1.3 * fastest * (1 + 1e-9)
+        assert apart[chosen] == max(apart[k] for k in left if expected[k] <= 1.3 * fastest)
+    else:
+        assert expected[chosen] == pytest.approx(fastest)
     assert offers.promise(measured) == pytest.approx(max(0.0, 1 - fastest / min(measured.values())))
 
 
