@@ -142,10 +142,11 @@ class Loss:
         return f"{words}; {more}" if self.made else more
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain numbers and strings."""
+        """Return plain numbers and strings; ``gain_alone_s`` is None where no change was made nor the cause removed."""
         under = self.assuming
         return {
-            **attributes(self, "cause", "title", "lost_s", "gain_alone_s", "made", "remedy"),
+            **attributes(self, "cause", "title", "lost_s", "made", "remedy"),
+            "gain_alone_s": self.gain_alone_s if self.made or self.worth_s else None,
             "assumes": under.condition if under else "",
             "assuming_remedy": under.text if under else "",
             "assuming_gain_alone_s": under.saved_s() if under else 0.0,

@@ -60,6 +60,7 @@ SLOW, SLOW_NS = 1.5, 20_000  # a copy is slow from this multiple of the time tha
 FAULTS_BYTES_PER_S = 3e9  # rates below this may be page faults: 0.5 to 2.8 GB/s on six hosts
 FAULTS_SHARE = 0.5  # below this share of the profile's rate, all copies back may be page faults
 FEW, LATENCIES_S = 3, (0.5e-6, 20e-6)  # the least number of small copies for a latency; its least and largest value
+ENOUGH_GAPS = 8  # the least number of copies that waited for another one, to find a time between them
 LEAST_SHARE = 0.02  # the least share of all copies' time, alone or beside the other direction, for a rate of this kind
 
 
@@ -158,7 +159,8 @@ def _pinned(recording: Recording, device: Device, direction: str, most: float) -
     rows = rows[large]
     beside_ns = _beside_ns(work, rows, direction)
     sizes = work.bytes[rows]
-    took_ns = (work.end_ns - work.start_ns)[rows] - round(link.latency_s * 1e9)
+    latency_ns = link.latency_s * 1e9 - _between_ns(recording, direction, link.latency_s * 1e9)
+    took_ns = (work.end_ns - work.start_ns)[rows] - round(latency_ns)
     alone_ns = np.maximum(took_ns - beside_ns, 1)
     shares = np.array([alone_ns.sum(), beside_ns.sum()]) / (alone_ns.sum() + beside_ns.sum())
     field, shared = f"{direction}.bandwidth_bytes_per_s", f"{direction}.duplex_bandwidth_bytes_per_s"
@@ -182,6 +184,20 @@ def _latency(work: CardWork, rows: NDArray[np.int64], direction: str, device: De
     link = getattr(device, direction)
     took_s = (work.end_ns - work.start_ns)[rows] * 1e-9 - work.bytes[rows] / link.bandwidth_bytes_per_s
     return {f"{direction}.latency_s": float(np.median(took_s).clip(*LATENCIES_S))}
+
+
+def _between_ns(recording: Recording, direction: str, most_ns: float) -> float:
+    """Return the median nanoseconds between copies of a direction that waited for each other, at most ``most_ns``.
+
+    On some cards, a profiler's times of a copy begin with its bytes, and on others with its command.
+    """
+    work, calls = recording.work, recording.calls
+    rows = np.flatnonzero(_copies(work, direction, *PINNED) & (work.call != NONE))
+    before, after = rows[:-1], rows[1:]
+    has_waited = calls.end_ns[work.call[after]] < work.end_ns[before]
+    has_waited &= latest_before(work.stream, work.end_ns)[after] < work.end_ns[before]
+    gaps_ns = (work.start_ns[after] - work.end_ns[before])[has_waited]
+    return float(np.median(gaps_ns).clip(0, most_ns)) if len(gaps_ns) >= ENOUGH_GAPS else 0.0
 
 
 def _beside_ns(work: CardWork, rows: NDArray[np.int64], direction: str) -> NDArray[np.int64]:
