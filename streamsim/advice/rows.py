@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from streamsim.analysis import Key, has_few_connections
+from streamsim.analysis import Key, has_few_connections, loads_of
 from streamsim.device import MOST_CONNECTIONS, Device
 from streamsim.errors import InputError
 from streamsim.program import Kernel, most_streams
@@ -44,6 +44,7 @@ from streamsim.transform import changes as make
 
 Tries = Iterator[tuple[Change, ...]]
 
+LEAST_WORK = 0.02  # of the time of slow calls: a program of less work is none to make faster
 RING = 2  # times as many buffers
 OWN = 0  # a buffer for each chunk
 SEVERAL = (2, 4)  # streams for what is one chunk now
@@ -113,7 +114,8 @@ class _Rows:
                 yield changes if holds else (self._release, *changes)
 
     def warmed(self) -> Tries:
-        if slow_calls(self._case):
+        held_s = sum(self._case.schedule.ops[i].call_s or 0.0 for i in slow_calls(self._case))
+        if held_s and sum(load.busy for load in loads_of(self._case).values()) >= LEAST_WORK * held_s:
             yield (make.warm_calls(),)
 
     def pinned(self) -> Tries:

@@ -56,6 +56,7 @@ from streamsim.analysis.losses import (
     Removals,
     has_few_connections,
     limits_of,
+    loads_of,
     mean_gains,
     split_of,
     without_latencies,

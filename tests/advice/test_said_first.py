@@ -218,6 +218,14 @@ def test_a_first_call_that_is_made_once_is_not_made_again_for_every_piece() -> N
     assert found.first.against == "slow-calls"
 
 
+@pytest.mark.parametrize(("kernel_s", "is_told"), [(1e-6, False), (2e-6, True)])
+def test_a_program_of_next_to_no_work_is_not_told_to_make_a_slow_call_before(kernel_s: float, is_told: bool) -> None:
+    """A launch of 800 us, and eight more: 9 us of kernels are less than 2 % of it, and 18 us are more."""
+    ops = [Kernel(1, duration_s=kernel_s, call_s=8e-4 if k == 0 else 4e-6) for k in range(9)]
+    first = explain(Schedule((*ops, Synchronize()), ("non-blocking",)), H200).first
+    assert (first is not None and "--warm-calls" in first.options) == is_told
+
+
 @examples(30)
 @given(
     st.builds(Config, st.sampled_from(("depth-first", "breadth-first", "serial", "prefetch")), st.integers(1, 6)),
