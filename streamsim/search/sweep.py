@@ -24,7 +24,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from itertools import chain, groupby, islice
 from math import prod
@@ -308,16 +307,19 @@ def scaled(workload: Workload, factor: float) -> Workload:
 # Prediction
 
 
-@dataclass
 class Tally:
     """The rows of a sweep so far: their number, the fastest one, and the combinations without a row.
 
     ``left_out``: by why, how many there are, and the message of the first one.
     """
 
-    rows: int = 0
-    fastest: SweptRow | None = None
-    left_out: dict[str, tuple[int, str]] = field(default_factory=dict)
+    def __init__(self) -> None:
+        self.rows = 0
+        self.fastest: SweptRow | None = None
+        self.left_out: dict[str, tuple[int, str]] = {}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Tally) and vars(self) == vars(other)
 
     def counted(self, blocks: Iterable[Block]) -> Iterator[Block]:
         """Yield the blocks, each once it is counted."""

@@ -16,7 +16,7 @@ import pytest
 import reading
 from kinds import OF_BYTES, Input
 
-from streamsim import checks
+from streamsim import errors
 from streamsim.cli import main as streamsim
 from streamsim.errors import BAD_INPUT, FOUND, NO_GPU, OK
 from streamsim_validate.calibrate import samples
@@ -126,6 +126,6 @@ def prepare(patch: pytest.MonkeyPatch) -> None:
     """No card, and no work that is long because asked for: fits, sweeps, programs."""
     patch.setenv("CUDA_VISIBLE_DEVICES", "")
     patch.setattr(samples, "MOST_STEPS", 1)
-    patch.setattr(checks, "MOST_CALLS", 50_000)
+    patch.setattr(errors, "MOST_CALLS", 50_000)
     patch.setattr(sys.modules["streamsim.search.sweep"], "MOST_COMBINATIONS", 20_000)
     patch.setattr(sys.modules["streamsim.advice.explanation"], "MOST_OPS", 20_000)

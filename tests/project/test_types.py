@@ -92,10 +92,11 @@ ROOMS = ("streamsim.program", "streamsim.device", "streamsim.timeline", "streams
 
 
 def values_of(room: str) -> list[Any]:
-    """The structs and dataclasses of a room's modules."""
-    modules = [import_module(f"{room}.{found.name}") for found in iter_modules(import_module(room).__path__)]
+    """The structs and dataclasses of a room's door and modules."""
+    door = import_module(room)
+    modules = [door, *(import_module(f"{room}.{found.name}") for found in iter_modules(door.__path__))]
     kinds = [kind for module in modules for kind in vars(module).values() if isinstance(kind, type)]
-    own = [kind for kind in kinds if kind.__module__.startswith(f"{room}.")]
+    own = [kind for kind in kinds if f"{kind.__module__}.".startswith(f"{room}.")]
     return [kind for kind in own if issubclass(kind, msgspec.Struct) or is_dataclass(kind)]
 
 
