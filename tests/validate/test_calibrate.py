@@ -196,6 +196,13 @@ def test_the_pageable_rate_is_that_of_cold_memory_with_the_warm_one_beside_it() 
     assert source.endswith(f"; {1e-9 / warm.s_per_byte:.2f} GB/s from the host's caches")
 
 
+def test_a_stair_takes_what_its_largest_launch_took() -> None:
+    """Ten elements a stair: the second takes what 20 took, and the third, unknown, lies between its neighbours."""
+    points = [(5, 1.0), (10, 2.0), (11, 3.0), (20, 4.0), (40, 8.0)]
+    ends = {elements: seconds for elements, seconds in fits.stairs(points, 10, 40) if elements % 10 == 0}
+    assert ends == {10: 2.0, 20: 4.0, 30: 6.0, 40: 8.0}
+
+
 RECORDS = Path(__file__).parents[2] / "validate" / "campaigns" / "records"
 
 

@@ -191,10 +191,10 @@ def stairs(points: Sequence[tuple[int, float]], layer: int, most: int) -> list[t
     the most blocks: the same time from one full ``layer``, a block on each, to the next. The largest known launch of a
     stair gives its time. Unknown stairs lie on a line between the nearest known ones.
     """
-    known = [-(-elements // layer) for elements, _ in points], [seconds for _, seconds in points]
+    known = {-(-elements // layer): seconds for elements, seconds in points}
     found = [point for point in points if point[0] < layer]
     for stair in range(1, most // layer + 1):
-        seconds = float(np.interp(stair, *known))
+        seconds = float(np.interp(stair, list(known), list(known.values())))
         found += [((stair - 1) * layer + 1, seconds)] if stair > 1 else []
         found.append((stair * layer, seconds))
     return found + [point for point in points if point[0] > found[-1][0]]
