@@ -50,13 +50,13 @@ def loop_of(schedule: Schedule, device: Device, batch: int = 1) -> Loop:
         raise InputError(
             "ops: no step has a copy to the card and a kernel: a training loop copies a batch, then runs it"
         )
-    is_pinned = not _mostly(_batch_copy(step).uses_host(schedule.pageable_names) for step in usual)
+    is_pinned = not _mostly(_is_pageable(step, schedule.pageable_names) for step in usual)
     return Loop(
         batch=batch,
         batch_bytes=max(1, round(median(sum(op.bytes for op in _copies_in(step)) for step in usual))),
         step_s=max(1e-9, median(fsum(one.card_s for one in step if isinstance(one.op, Kernel)) for step in usual)),
         issue_s=median(map(_issue_s, usual)),
-        load_s=median(fsum(one.host_s for one in step if _is_own_work(one.op)) for step in usual),
+        load_s=median(map(_load_s, usual)),
         is_pinned=is_pinned,
         comes_pinned=is_pinned,
         has_own_pace=True,
@@ -87,8 +87,16 @@ def _issue_s(step: Sequence[_Timed]) -> float:
     return fsum(one.host_s for one in step if not isinstance(one.op, others) and not _is_own_work(one.op))
 
 
+def _load_s(step: Sequence[_Timed]) -> float:
+    return fsum(one.host_s for one in step if _is_own_work(one.op))
+
+
 def _is_own_work(op: Op) -> bool:
     return isinstance(op, HostWork) and not is_of_a_call(op)
+
+
+def _is_pageable(step: Sequence[_Timed], names: frozenset[str]) -> bool:
+    return _batch_copy(step).uses_host(names)
 
 
 def _batch_copy(step: Sequence[_Timed]) -> Copy:
@@ -99,9 +107,11 @@ def _batch_copy(step: Sequence[_Timed]) -> Copy:
 def _holds_the_host(step: Sequence[_Timed]) -> bool:
     """Return True if the host waits for the batch's copy before it makes another call."""
     copy, calls = _batch_copy(step), [one.op for one in step if not isinstance(one.op, HostWork)]
-    behind = next((after for op, after in pairwise(calls) if op is copy), None)
-    waits = isinstance(behind, Synchronize) and behind.event is None and behind.stream in (None, copy.stream)
-    return copy.blocking or waits
+    return copy.blocking or any(op is copy and _waits_for(after, op) for op, after in pairwise(calls))
+
+
+def _waits_for(op: Op, copy: Copy) -> bool:
+    return isinstance(op, Synchronize) and op.event is None and op.stream in (None, copy.stream)
 
 
 def _reads_back(step: Sequence[_Timed]) -> bool:

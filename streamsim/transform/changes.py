@@ -585,18 +585,20 @@ def step_graphs() -> Change:
 def connections(count: int) -> Change:
     """Give the device ``count`` hardware queues."""
     words = f"set CUDA_DEVICE_MAX_CONNECTIONS={count}"
-    return _of_card(f"--set-connections {count}", words, lambda card: card.with_connections(count))
+    return Change(
+        f"--set-connections {count}",
+        lambda case: case._replace(device=case.device.with_connections(count)),
+        lambda _: words,
+        of_loop=lambda was: OfLoop(replace(was, card=was.card.with_connections(count)), words),
+    )
 
 
 def on_device(device: Device) -> Change:
     """Run the program on another device."""
-    return _of_card(f"--on-device {device.name}", f"run it on {device.name}", lambda _: device)
-
-
-def _of_card(option: str, words: str, other: Callable[[Device], Device]) -> Change:
+    words = f"run it on {device.name}"
     return Change(
-        option,
-        lambda case: case._replace(device=other(case.device)),
+        f"--on-device {device.name}",
+        lambda case: case._replace(device=device),
         lambda _: words,
-        of_loop=lambda was: OfLoop(replace(was, card=other(was.card)), words),
+        of_loop=lambda was: OfLoop(replace(was, card=device), words),
     )

@@ -36,7 +36,7 @@ from streamsim.program import (
     WaitThread,
     remembered,
 )
-from streamsim.races import check, earlier_ops, repaired
+from streamsim.races import check, earlier_ops, repaired, touched
 from streamsim.transform.ops import (
     COPIES_BACK,
     COPIES_IN,
@@ -64,27 +64,51 @@ def shared_ranges(ops: Sequence[Op], versions: Sequence[Versions], known: Collec
             readers.setdefault(version, []).append(i)
     found: dict[int, set[Region]] = {}
     for version, kernels in readers.items():
-        alike = sorted(kernels, key=lambda i: getattr(ops[i], "name", ""))
         others = [versions[i].items() - {version} for i in kernels]
-        if (
-            version[0] in known
-            or any(a - b and b - a for a, b in pairwise(others))
-            or any(versions[i] == versions[k] and _write_apart(ops, i, k) for i, k in pairwise(alike))
-        ):
+        if version[0] in known or any(a - b and b - a for a, b in pairwise(others)):
             for i in kernels:
                 found.setdefault(i, set()).add(version[0])
+    return found or _of_kernels_that_read_nothing_else(ops, versions)
+
+
+def _of_kernels_that_read_nothing_else(ops: Sequence[Op], versions: Sequence[Versions]) -> dict[int, set[Region]]:
+    """Return the ranges of the only group of kernels that read the same, and write other parts of the same arrays.
+
+    They may also write one part again and again, copied back in between.
+    """
+    groups: dict[frozenset[tuple[Region, frozenset[int]]], list[int]] = {}
+    for i, own in enumerate(versions):
+        groups.setdefault(frozenset(own.items()), []).append(i)
+    several = [(read, kernels) for read, kernels in groups.items() if read and len(kernels) > 1]
+    if len(several) != 1:
+        return {}
+    ((read, kernels),) = several
+    outputs, buffers = _outputs(ops, set(kernels)), dict[tuple[str, int], list[set[str]]]()
+    for name, turn, regions in outputs:
+        if regions:
+            buffers.setdefault((name, turn), []).append({region.buffer for region in regions})
+    names = {name for name, _, _ in outputs}
+    if names != {name for name, _ in buffers} or not all(set.intersection(*some) for some in buffers.values()):
+        return {}  # a kernel that writes nothing, or elsewhere, may be of the same chunk
+    written = {frozenset((turn, region) for region in regions) for _, turn, regions in outputs}
+    if len(outputs) == len(names) or not are_disjoint(written):
+        return {}
+    return {i: {region for region, _ in read} for i in kernels}
+
+
+def _outputs(ops: Sequence[Op], kernels: Collection[int]) -> set[tuple[str, int, frozenset[Region]]]:
+    """Return the name, the turn and the written ranges of kernels; a copy back of what any of them writes ends a turn.
+
+    Kernels of one chunk write the same ranges. Those of another one write others, or the same in another turn.
+    """
+    turn, found = 0, set[tuple[str, int, frozenset[Region]]]()
+    buffers = {region.buffer for i in kernels for region, writes in touched(ops[i]) if writes}
+    for i, op in enumerate(ops):
+        if isinstance(op, Kernel) and i in kernels:
+            found.add((op.name, turn, frozenset(op.writes)))
+        elif isinstance(op, Copy) and op.direction == "d2h" and op.device is not None:
+            turn += op.device.buffer in buffers
     return found
-
-
-def _write_apart(ops: Sequence[Op], earlier: int, later: int) -> bool:
-    """Return True if launches of one kernel write different parts of an array, or one result is copied back first."""
-    first, second = ops[earlier], ops[later]
-    if not isinstance(first, Kernel) or not isinstance(second, Kernel) or first.name != second.name:
-        return False
-    buffers = [{region.buffer for region in kernel.writes} for kernel in (first, second)]
-    copied = (op for op in ops[earlier:later] if isinstance(op, Copy) and op.direction == "d2h")
-    back = [op.device.buffer for op in copied if op.device]
-    return not buffers[0].isdisjoint(back) or (bool(buffers[0] & buffers[1]) and {*first.writes} != {*second.writes})
 
 
 def are_disjoint(sets: Collection[Collection[Any]]) -> bool:
