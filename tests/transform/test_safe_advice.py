@@ -161,11 +161,25 @@ BESIDE_LEGACY = Schedule(  # the legacy stream alone orders the copy and the sec
     ("blocking", "non-blocking"),
     (Buffer("host", 8, "pinned"), Buffer("card", 16, "device")),
 )
+TABLE, SUM = Region("d_once_in0", 0, 8), Region("d_once_out0", 0, 8)
+SUM_AND_READER = Schedule(  # both kernels read all that is copied in; the first makes a sum of it
+    (
+        Copy("h2d", 8, 1, Region("h_once_in0", 0, 8), TABLE),
+        Kernel(1, "a", duration_s=NS, reads=(TABLE,), writes=(SUM,), share=0.5),
+        Kernel(1, "a", duration_s=NS, reads=(TABLE,), share=0.5),
+        Copy("d2h", 8, 1, Region("h_once_out0", 0, 8), SUM),
+        Synchronize(),
+    ),
+    ("non-blocking",),
+    tuple(Buffer(region.buffer, 8, "device") for region in (TABLE, SUM))
+    + tuple(Buffer(f"h{region.buffer[1:]}", 8, "pinned") for region in (TABLE, SUM)),
+)
 
 
 @examples(200)
 @given(PROGRAMS, CHANGES)
 @example(BESIDE_LEGACY, [make.streams(2)])
+@example(SUM_AND_READER, [make.chunks(2)])
 def test_what_whatif_writes_does_the_same_without_a_race(schedule: Schedule, changes: list[Change]) -> None:
     schedule = repaired(schedule, check(schedule))
     with suppress(InputError):  # what cannot be done is refused
