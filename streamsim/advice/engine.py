@@ -23,10 +23,10 @@ from streamsim.analysis import Key, lower_bound
 from streamsim.compiled import simulate_one_of_many
 from streamsim.device import Device, as_device, known_within
 from streamsim.displayed import Result, attributes
-from streamsim.errors import InputError
+from streamsim.errors import InputError, short
 from streamsim.program import FIRST_TOUCH, Copy, HostWork, Loop, Schedule, check_schedule
 from streamsim.races import check, repaired
-from streamsim.text import format_bytes, format_ratio, format_seconds, format_share, short
+from streamsim.text import format_bytes, format_ratio, format_seconds, format_share
 from streamsim.timeline import Timeline
 from streamsim.transform import (
     SAME_CALLS,

@@ -52,10 +52,10 @@ from streamsim.analysis import CAUSES, KEYS, Key, Removals, limits_of, split_of
 from streamsim.collector import collector_off
 from streamsim.device import Device, as_device, known_within, link_words
 from streamsim.displayed import Result, attributes
-from streamsim.errors import InputError
+from streamsim.errors import InputError, short
 from streamsim.program import Schedule, check_schedule
 from streamsim.rules import TICKS_PER_S
-from streamsim.text import format_seconds, short
+from streamsim.text import format_seconds
 from streamsim.timeline import Timeline
 from streamsim.transform import Origin, Work
 

@@ -14,10 +14,11 @@ from streamsim.collector import collector_off
 from streamsim.compiled import run_one_of_many, simulate_one_of_many
 from streamsim.device import Device, as_device, known_within, link_words
 from streamsim.displayed import Result, attributes
+from streamsim.errors import short
 from streamsim.lowering import Lowered, lower
 from streamsim.program import Schedule, check_schedule, serialized
 from streamsim.rules import TICKS_PER_S, ticks
-from streamsim.text import format_ratio, format_seconds, short
+from streamsim.text import format_ratio, format_seconds
 from streamsim.timeline import Timeline, critical_path_of
 
 SerialProgram = Literal["unchunked", "serial"]

@@ -11,9 +11,10 @@ from streamsim.answer.document import Answer, Pictures
 from streamsim.compiled import simulate_one_of_many
 from streamsim.device import within_words
 from streamsim.diagnosis import CandidateProgram, Diagnosis
+from streamsim.errors import listed
 from streamsim.program import Loop
 from streamsim.report import Row, Table, cut, facts
-from streamsim.text import format_change, format_ratio, format_seconds, listed, rounded
+from streamsim.text import format_change, format_ratio, format_seconds, rounded
 from streamsim.timeline import Timeline
 from streamsim.training import waits_for
 from streamsim.transform import LoopSource, steps_of

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from rich.console import Console
 from rich.text import Text
 
-from streamsim.errors import InputError
+from streamsim.errors import InputError, one_line, printable
 from streamsim.files import write_bytes
 from streamsim.page import (
     Map,
@@ -30,7 +30,6 @@ from streamsim.page import (
     map_html,
 )
 from streamsim.report import Losses, Table, gantt, in_html, in_markdown
-from streamsim.text import one_line, printable
 from streamsim.timeline import Timeline
 
 USUAL_COLUMNS, LEAST_COLUMNS = 80, 20  # a narrower terminal is one whose width is not known, such as COLUMNS=0

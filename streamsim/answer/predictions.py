@@ -21,17 +21,10 @@ from streamsim.analysis import (
 from streamsim.answer.document import Answer, Pictures
 from streamsim.compiled import simulate_one_of_many
 from streamsim.device import Device, within_words
+from streamsim.errors import counted
 from streamsim.page import Shown
 from streamsim.report import SERIAL_WORDS, Fact, Table, facts, losses_of, serial_timeline, title_of
-from streamsim.text import (
-    counted,
-    format_between,
-    format_bytes,
-    format_change,
-    format_ratio,
-    format_seconds,
-    format_share,
-)
+from streamsim.text import format_between, format_bytes, format_change, format_ratio, format_seconds, format_share
 
 HEADS, NUMBERS = ("cause", "part", "share", "remedy"), frozenset({1, 2})
 FOLDED = 0.05  # of the makespan: causes whose part is smaller are one line of the short table

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from streamsim.answer.document import Answer, Pictures
 from streamsim.displayed import attributes
+from streamsim.errors import counted, one_line
 from streamsim.page import Beside, Shown
 from streamsim.recorded import (
     AnnotationKind,
@@ -24,7 +25,7 @@ from streamsim.recorded import (
     warnings_of,
 )
 from streamsim.report import ANNOTATION, LONGEST_CELL, Row, Table, cut, facts
-from streamsim.text import counted, format_bytes, format_change, format_seconds, one_line
+from streamsim.text import format_bytes, format_change, format_seconds
 
 MOST_SPANS = 50  # names of windows that are shown without being asked for
 ENGINE_NAMES = {"h2d": "H2D", "d2h": "D2H", "compute": "kernels", "copy": "copies"}

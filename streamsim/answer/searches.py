@@ -11,14 +11,14 @@ from streamsim.analysis import BOUND_AS_ISSUED, BOUND_OF_WORK
 from streamsim.answer.document import Answer, Pictures
 from streamsim.answer.predictions import bound_fact, critical_facts, device_notes
 from streamsim.device import Device
-from streamsim.errors import InputError
+from streamsim.errors import InputError, counted
 from streamsim.model import simulate
 from streamsim.page import Map, Shown, column_words, map_of, spread, value_words
 from streamsim.program import Config, Layers, Schedule, Workload
 from streamsim.report import Fact, Table, facts
 from streamsim.rules import TICKS_PER_S
 from streamsim.search import CONFIG, FASTER, RESULTS, WITHIN, Best, Sweep, evaluate_ticks, is_fast
-from streamsim.text import counted, format_bytes, format_change, format_ratio, format_seconds
+from streamsim.text import format_bytes, format_change, format_ratio, format_seconds
 from streamsim.timeline import Timeline
 
 MOST_OPS = 30_000  # of all time lines of a map together

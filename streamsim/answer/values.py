@@ -15,12 +15,13 @@ from streamsim.answer.predictions import explanation_answer, prediction_answer
 from streamsim.answer.recordings import recording_answer, replay_answer
 from streamsim.answer.searches import best_answer
 from streamsim.diagnosis import Diagnosis
+from streamsim.errors import counted
 from streamsim.program import Schedule
 from streamsim.races import Finding, unnamed_memory
 from streamsim.recorded import Recording, RecordingSummary, Replay, summarise
 from streamsim.report import Table, facts, title_of
 from streamsim.search import Best
-from streamsim.text import counted, format_share
+from streamsim.text import format_share
 from streamsim.timeline import Timeline
 
 MOST_FINDINGS = 20  # that are shown without being asked for

@@ -22,10 +22,10 @@ from streamsim.code import (
     training_program,
 )
 from streamsim.device import dump_device
-from streamsim.errors import InputError
+from streamsim.errors import InputError, shown
 from streamsim.files import write_text
 from streamsim.program import Loop, Schedule, dump_schedule
-from streamsim.text import format_seconds, shown
+from streamsim.text import format_seconds
 from streamsim.transform import LayersSource, Source, has_more, is_recorded, repeated_step
 
 Written = Language | Literal["schedule"]

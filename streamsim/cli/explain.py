@@ -50,12 +50,11 @@ from streamsim.cli.work import (
 )
 from streamsim.device import write_device
 from streamsim.diagnosis import Measured, diagnose
-from streamsim.errors import OK, InputError
+from streamsim.errors import OK, InputError, one_line
 from streamsim.model import simulate
 from streamsim.program import Schedule, Workload
 from streamsim.recorded import Replay, busiest_card, named_spans, pages_to_prefetch, summarise, verdict_of, warnings_of
 from streamsim.report import plot_remedied, save_picture
-from streamsim.text import one_line
 from streamsim.transform import LoopSource, Source
 
 

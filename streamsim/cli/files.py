@@ -22,12 +22,12 @@ from streamsim.device import (
     read_device,
 )
 from streamsim.device import schema as file_schema
-from streamsim.errors import FOUND, OK, InputError
+from streamsim.errors import FOUND, OK, InputError, counted
 from streamsim.files import write_text
 from streamsim.program import write_schedule
 from streamsim.races import check, repaired
 from streamsim.report import Table
-from streamsim.text import counted, format_bytes
+from streamsim.text import format_bytes
 
 WORKLOAD = """\
 # What a program copies and runs, and how to cut, issue and predict it. Options on a command line win over this file.

@@ -29,10 +29,10 @@ from streamsim.cli.printing import emit, page_option
 from streamsim.cli.running import BriefCommand, noting_compilation
 from streamsim.cli.work import check_no_part, on_own_card, read_given
 from streamsim.code import training_program
-from streamsim.errors import InputError
+from streamsim.errors import InputError, one_line
 from streamsim.files import write_text
 from streamsim.program import SAMPLE_FORM, Loop, LoopFile, parse_sample, read_loop_file
-from streamsim.text import format_bytes, format_seconds, one_line
+from streamsim.text import format_bytes, format_seconds
 from streamsim.training import loop_of
 from streamsim.transform import LoopSource, Work, changed_by
 

@@ -25,7 +25,7 @@ from streamsim.device import (
     with_memory_limit,
 )
 from streamsim.diagnosis import Measured
-from streamsim.errors import MOST_CHUNKS, SHORTEST_KERNEL_S, InputError
+from streamsim.errors import MOST_CHUNKS, SHORTEST_KERNEL_S, InputError, shown
 from streamsim.files import check_writable, read_bytes
 from streamsim.program import (
     HOST_MEMORIES,
@@ -38,15 +38,7 @@ from streamsim.program import (
 )
 from streamsim.recorded import kind_given
 from streamsim.report import picture_format
-from streamsim.text import (
-    LARGEST_TOML_BYTES,
-    kind_of,
-    parse_bytes,
-    parse_count,
-    parse_number,
-    parse_seconds,
-    shown,
-)
+from streamsim.text import LARGEST_TOML_BYTES, kind_of, parse_bytes, parse_count, parse_number, parse_seconds
 
 PLAIN = Config()  # what is issued where nothing is said
 # What a click context knows: the form of the answer, whether all of it is asked for, and the part of a recording.

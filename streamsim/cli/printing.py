@@ -25,9 +25,9 @@ from streamsim.answer import Answer, markdown_of, open_console, show, write_page
 from streamsim.cli.options import EVERYTHING, FORM, OUTPUT, PICTURE, Output, Quantity, all_of, noted, option
 from streamsim.cli.running import say, verdict
 from streamsim.device import Device, digest_of, known_within
-from streamsim.errors import FOUND, OK, InputError
+from streamsim.errors import FOUND, OK, InputError, as_unicode, shown
 from streamsim.report import plot_gantts, save_picture, to_csv, write_traces
-from streamsim.text import as_unicode, format_bytes, format_seconds, parse_bytes, parse_seconds, shown
+from streamsim.text import format_bytes, format_seconds, parse_bytes, parse_seconds
 from streamsim.timeline import Timeline
 
 # What a click context knows: the page, a program's own card, what was noted of a recording, and --fail-if.

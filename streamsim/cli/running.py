@@ -23,8 +23,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from streamsim.answer import Terminal
 from streamsim.compiled import COMPILATION, telling
-from streamsim.errors import BAD_INPUT, INTERRUPTED, OK, UNEXPECTED, InputError, Notice
-from streamsim.text import one_line, printable
+from streamsim.errors import BAD_INPUT, INTERRUPTED, OK, UNEXPECTED, InputError, Notice, one_line, printable
 
 TRACEBACK = "STREAMSIM_TRACEBACK"
 

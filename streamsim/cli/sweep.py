@@ -33,7 +33,7 @@ from streamsim.cli.options import (
 from streamsim.cli.printing import called, emit, page_asked, page_option, predicting, print_data
 from streamsim.cli.running import BriefCommand, note, noting_compilation, progress_bar, tell
 from streamsim.device import link_words, load_device, within_words
-from streamsim.errors import INTERRUPTED, InputError, install
+from streamsim.errors import INTERRUPTED, InputError, counted, install
 from streamsim.page import check_rows
 from streamsim.program import Config, Workload
 from streamsim.search import (
@@ -53,7 +53,7 @@ from streamsim.search import (
     sweep_of,
     write_sweep,
 )
-from streamsim.text import counted, format_ratio, format_seconds
+from streamsim.text import format_ratio, format_seconds
 
 ARRAYS = {"h2d": "h2d_bytes", "kernel": "kernel_s", "d2h": "d2h_bytes"}  # options and the columns that they set
 MOST_IN_TABLE = 100_000  # combinations whose rows are kept for a table

@@ -32,10 +32,10 @@ from msgspec.structs import replace
 
 from streamsim.device.profile import RETIRED, Device, with_values
 from streamsim.device.tables import CALLS, DIRECTIONS, IN_LOOPS, TIMES, FrontEnd, RecorderCost
-from streamsim.errors import InputError, Notice
+from streamsim.errors import InputError, Notice, one_line, shown
 from streamsim.files import dump_toml, parse_toml, read_bytes, write_text
 from streamsim.program import Layers, LoopFile, Point, ScheduleFile, WorkloadFile, WorkloadKernel
-from streamsim.text import LARGEST_TOML_BYTES, one_line, shown
+from streamsim.text import LARGEST_TOML_BYTES
 
 COMPILED = "cuda-c++"  # the front end of compiled programs; without it, a profile uses its bare calls
 SEPARATOR = ":"  # between the name of a device and that of a front end

@@ -41,9 +41,11 @@ from streamsim.errors import (
     check_is,
     check_number,
     check_whole,
+    short,
+    shown,
 )
 from streamsim.program import Kernel
-from streamsim.text import format_bytes, short, shown
+from streamsim.text import format_bytes
 
 SCHEMA_VERSION = 1
 SOURCE_KINDS = ("measured", "published", "assumed")

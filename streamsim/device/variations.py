@@ -38,8 +38,8 @@ from streamsim.device.tables import (
     fields_of,
     restored,
 )
-from streamsim.errors import LONGEST_S, SHORTEST_KERNEL_S, InputError
-from streamsim.text import RATE, parser_for, shown, unit_of
+from streamsim.errors import LONGEST_S, SHORTEST_KERNEL_S, InputError, shown
+from streamsim.text import RATE, parser_for, unit_of
 
 AS_SET = "assumed: as set"
 replace = msgspec.structs.replace

@@ -18,9 +18,9 @@ from streamsim.compiled import simulate_one_of_many
 from streamsim.device import PUBLISHED_WITHIN, Device, as_device
 from streamsim.diagnosis.mistakes import MISTAKES, STOPPED_EARLY, Mistake, made, pairs, with_ops
 from streamsim.displayed import Result, attributes
-from streamsim.errors import InputError, check_number, check_whole
+from streamsim.errors import InputError, check_number, check_whole, counted, short
 from streamsim.program import Config, Kernel, Schedule, Synchronize, Workload
-from streamsim.text import counted, format_between, short
+from streamsim.text import format_between
 from streamsim.transform import Source, Work
 
 # Relative error of a right explanation on a measured profile: from random schedules and published cases

@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 from streamsim import program, rules
 from streamsim.device import Device
+from streamsim.errors import short
 from streamsim.lowering.costs import (
     COPIES,
     CostGroups,
@@ -31,7 +32,6 @@ from streamsim.lowering.costs import (
 )
 from streamsim.program import Copy, HostWork, Kernel, Op, RecordEvent, Schedule, Synchronize, WaitEvent, WaitThread
 from streamsim.rules import H2D, KERNEL, NO_STREAM, NOTHING, ticks
-from streamsim.text import short
 
 NO_SEGMENT = -1
 CALLED: dict[type[Op], int] = {RecordEvent: rules.RECORD, WaitEvent: rules.WAIT, Synchronize: rules.SYNCHRONIZE}

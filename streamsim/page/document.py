@@ -15,10 +15,11 @@ from typing import Any
 
 import msgspec
 
+from streamsim.errors import one_line
 from streamsim.page.maps import Map
 from streamsim.page.timelines import Shown
 from streamsim.report import KINDS, Losses, Row, in_html
-from streamsim.text import format_seconds, format_share, one_line
+from streamsim.text import format_seconds, format_share
 
 STYLES = ("style.css",)
 PLACE = re.compile(r"@(\w+)@")

@@ -5,10 +5,10 @@ from typing import Any
 
 import msgspec
 
-from streamsim.errors import InputError
+from streamsim.errors import InputError, printable
 from streamsim.page.timelines import Shown, packed
 from streamsim.rules import TICKS_PER_S
-from streamsim.text import format_bytes, format_seconds, printable, unit_of
+from streamsim.text import format_bytes, format_seconds, unit_of
 
 MOST_ROWS = 100_000
 MOST_LINES = 64  # time lines that a page carries beside its map

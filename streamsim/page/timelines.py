@@ -14,11 +14,12 @@ from typing import Any
 
 import msgspec
 
+from streamsim.errors import one_line
 from streamsim.lowering import lower
 from streamsim.program import Copy, Kernel, Schedule
 from streamsim.report import KINDS, PAGES, engine_place, host_kinds, kind_of, lane_of_each_op, numbers
 from streamsim.rules import TICKS_PER_S
-from streamsim.text import format_seconds, one_line
+from streamsim.text import format_seconds
 from streamsim.timeline import Timeline, WaitCause, causes_of, label
 
 BECAUSE = ("start", "host", "stream", "event", "engine")  # the viewer has these in the same order

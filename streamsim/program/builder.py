@@ -23,7 +23,7 @@ from typing import Any, NoReturn, TypeVar
 
 import msgspec
 
-from streamsim.errors import InputError
+from streamsim.errors import InputError, short, shown
 from streamsim.program.schedule import (
     LEGACY_STREAM,
     Buffer,
@@ -40,7 +40,7 @@ from streamsim.program.schedule import (
     Synchronize,
     WaitEvent,
 )
-from streamsim.text import parse_bytes, parse_seconds, short, shown
+from streamsim.text import parse_bytes, parse_seconds
 
 Number = TypeVar("Number", int, float)
 

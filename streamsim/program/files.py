@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from streamsim.errors import LEAST_FILL, SHORTEST_KERNEL_S, InputError
+from streamsim.errors import LEAST_FILL, SHORTEST_KERNEL_S, InputError, one_line, shown
 from streamsim.files import (
     Parsers,
     dump_toml,
@@ -33,12 +33,10 @@ from streamsim.text import (
     LARGEST_TOML_BYTES,
     check_listed,
     mistaken_for,
-    one_line,
     parse_bytes,
     parse_count,
     parse_seconds,
     parse_share,
-    shown,
 )
 
 UNKNOWN = -1

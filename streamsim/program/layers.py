@@ -20,6 +20,10 @@ from streamsim.errors import (
     check_is,
     check_tuple,
     check_whole,
+    counted,
+    one_line,
+    short,
+    shown,
 )
 from streamsim.files import dump_toml, parse_toml, read_bytes, write_text
 from streamsim.program.builder import Memory, Program, Stream
@@ -27,7 +31,7 @@ from streamsim.program.files import OF_KERNELS
 from streamsim.program.patterns import HOST_MEMORIES, HostMemory
 from streamsim.program.schedule import Kernel, MemoryKind, Schedule
 from streamsim.program.workload import WorkloadKernel
-from streamsim.text import LARGEST_TOML_BYTES, counted, format_bytes, one_line, short, shown
+from streamsim.text import LARGEST_TOML_BYTES, format_bytes
 
 PassDirection = Literal["forward", "backward", "both"]
 DIRECTIONS: tuple[PassDirection, ...] = get_args(PassDirection)

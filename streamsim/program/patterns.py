@@ -24,7 +24,7 @@ import msgspec
 from msgspec.structs import replace
 
 from streamsim.collector import collector_off
-from streamsim.errors import MOST_CHUNKS, InputError, check_calls, check_choice, check_whole
+from streamsim.errors import MOST_CHUNKS, InputError, check_calls, check_choice, check_whole, counted
 from streamsim.program.builder import Program
 from streamsim.program.schedule import (
     LAUNCHES,
@@ -42,7 +42,6 @@ from streamsim.program.schedule import (
     check_schedule,
 )
 from streamsim.program.workload import Workload
-from streamsim.text import counted
 
 Order = Literal["depth-first", "breadth-first", "serial", "prefetch", "relay"]
 ORDERS: tuple[Order, ...] = get_args(Order)

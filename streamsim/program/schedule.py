@@ -29,8 +29,9 @@ from streamsim.errors import (
     check_number,
     check_tuple,
     check_whole,
+    short,
+    shown,
 )
-from streamsim.text import short, shown
 
 Direction = Literal["h2d", "d2h"]
 MemoryKind = Literal["device", "pinned", "pageable"]

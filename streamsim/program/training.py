@@ -13,7 +13,16 @@ from typing import Any, Literal
 
 import msgspec
 
-from streamsim.errors import LARGEST_BYTES, LONGEST_S, InputError, check_choice, check_number, check_whole
+from streamsim.errors import (
+    LARGEST_BYTES,
+    LONGEST_S,
+    InputError,
+    check_choice,
+    check_number,
+    check_whole,
+    one_line,
+    shown,
+)
 from streamsim.files import Parsers, parse_toml, read_bytes
 from streamsim.program.schedule import (
     Buffer,
@@ -29,15 +38,7 @@ from streamsim.program.schedule import (
     WaitEvent,
     WaitThread,
 )
-from streamsim.text import (
-    LARGEST_TOML_BYTES,
-    one_line,
-    parse_bytes,
-    parse_count,
-    parse_number,
-    parse_seconds,
-    shown,
-)
+from streamsim.text import LARGEST_TOML_BYTES, parse_bytes, parse_count, parse_number, parse_seconds
 
 MOST_WORKERS = 256
 SLOTS = 2  # device buffers for batches: a prefetcher fills one while the step works on the other

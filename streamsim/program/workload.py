@@ -26,9 +26,11 @@ from streamsim.errors import (
     check_number,
     check_tuple,
     check_whole,
+    counted,
+    short,
 )
 from streamsim.program.schedule import Kernel
-from streamsim.text import counted, format_bytes, format_seconds, short
+from streamsim.text import format_bytes, format_seconds
 
 Runs = Sequence[tuple[int, int]]  # (how many in a row, value)
 

@@ -15,7 +15,7 @@ from typing import Annotated
 import msgspec
 import numpy as np
 
-from streamsim.errors import InputError
+from streamsim.errors import InputError, shown
 from streamsim.recorded.builder import (
     ACTIVITIES,
     FAR,
@@ -28,7 +28,6 @@ from streamsim.recorded.builder import (
     mapped,
 )
 from streamsim.recorded.recording import NONE, Annotations, Recording
-from streamsim.text import shown
 
 FORMAT = "streamsim_capture"  # the key in the first line of a captured file; its value is the version
 VERSION = 1

@@ -17,7 +17,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from streamsim.errors import InputError
+from streamsim.errors import InputError, shown
 from streamsim.recorded.builder import UNKNOWN_PROCESS, RecordingBuilder, foreign
 from streamsim.recorded.recording import (
     NONE,
@@ -29,7 +29,6 @@ from streamsim.recorded.recording import (
     Recording,
     WorkKind,
 )
-from streamsim.text import shown
 
 Id = int | float | str | None
 Whole = Annotated[int, msgspec.Meta(ge=-(1 << 62), le=1 << 62)]

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamsim.errors import InputError
+from streamsim.errors import InputError, uncapitalised
 from streamsim.files import file_error
 from streamsim.recorded.builder import (
     COPY_KINDS,
@@ -36,7 +36,7 @@ from streamsim.recorded.builder import (
 )
 from streamsim.recorded.recording import NONE, AnnotationKind, CopyDirection, CopyMemory, PageCause, PageKind, Recording
 from streamsim.recorded.times import with_prefetches
-from streamsim.text import GZIP_MAGIC, uncapitalised
+from streamsim.text import GZIP_MAGIC
 
 EXPORT_AGAIN = "export it again: nsys export --type sqlite --lazy=false FILE.nsys-rep"
 META = ("META_DATA_EXPORT", "EXPORT_META_DATA")

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamsim.displayed import Displayed
-from streamsim.errors import LARGEST_COUNT
-from streamsim.text import counted, format_seconds, short
+from streamsim.errors import LARGEST_COUNT, counted, short
+from streamsim.text import format_seconds
 
 Format = Literal["Kineto", "Nsight Systems", "CUPTI"]
 RecordedStreamKind = Literal["legacy", "blocking", "non-blocking", "unknown"]

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from streamsim.device import Device
 from streamsim.displayed import Displayed
+from streamsim.errors import counted, short
 from streamsim.recorded.recording import (
     NONE,
     CallKind,
@@ -33,7 +34,7 @@ from streamsim.recorded.times import (
     merged,
     unexpected_moves,
 )
-from streamsim.text import counted, format_ratio, format_seconds, short
+from streamsim.text import format_ratio, format_seconds
 
 ENGINES = ("H2D", "D2H", "kernels", "within the card", "memsets", "unified memory", "other copies", "graphs")
 KERNELS = ENGINES.index("kernels")

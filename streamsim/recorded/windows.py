@@ -8,10 +8,10 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from streamsim.errors import InputError
+from streamsim.errors import InputError, shown
 from streamsim.recorded.recording import ISSUES, NONE, AnnotationKind, RecordedStream, RecordedThread, Recording, Unread
 from streamsim.recorded.times import uncontended_ns
-from streamsim.text import parse_seconds, shown
+from streamsim.text import parse_seconds
 
 _NUMBERED = re.compile(r"(.+)\[([1-9][0-9]{0,8})\]", re.DOTALL)
 

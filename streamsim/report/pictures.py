@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from streamsim.advice import Explanation
 from streamsim.analysis import BUSIEST_ENGINE, Prediction
-from streamsim.errors import InputError
+from streamsim.errors import InputError, one_line
 from streamsim.files import write_bytes
 from streamsim.model import simulate
 from streamsim.report.bars import (
@@ -44,7 +44,7 @@ from streamsim.report.bars import (
 )
 from streamsim.report.texts import title_of
 from streamsim.rules import S_PER_TICK, TICKS_PER_S
-from streamsim.text import format_ratio, format_seconds, one_line
+from streamsim.text import format_ratio, format_seconds
 from streamsim.timeline import Timeline, critical_path
 
 if TYPE_CHECKING:

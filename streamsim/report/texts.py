@@ -13,8 +13,9 @@ from rich.box import SIMPLE
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from streamsim.errors import counted, one_line, printable, to_cell
 from streamsim.rules import TICKS_PER_S
-from streamsim.text import counted, format_seconds, one_line, printable, to_cell
+from streamsim.text import format_seconds
 from streamsim.timeline import Timeline
 
 LONGEST_CELL = 120  # characters of a text from a file

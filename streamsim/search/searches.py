@@ -12,9 +12,10 @@ from streamsim.advice import WhatIf
 from streamsim.analysis import Bound, bound_json
 from streamsim.device import Device, faster, known_within
 from streamsim.displayed import Result, attributes
+from streamsim.errors import short
 from streamsim.program import Layers, Schedule, Workload
 from streamsim.search.grid import Grid
-from streamsim.text import format_ratio, format_seconds, short
+from streamsim.text import format_ratio, format_seconds
 
 C = TypeVar("C")
 Progress = Callable[[int, int], None]  # takes the amount done and the total

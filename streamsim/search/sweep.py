@@ -49,7 +49,17 @@ from streamsim.device import (
     with_memory_limit,
     written_in,
 )
-from streamsim.errors import MOST_CHUNKS, SHORTEST_KERNEL_S, InputError, NoRoomError, check_number
+from streamsim.errors import (
+    MOST_CHUNKS,
+    SHORTEST_KERNEL_S,
+    InputError,
+    NoRoomError,
+    check_number,
+    from_cell,
+    short,
+    shown,
+    to_cell,
+)
 from streamsim.files import file_error, read_bytes, read_table
 from streamsim.program import (
     HOST_MEMORIES,
@@ -71,16 +81,12 @@ from streamsim.text import (
     LARGEST_TOML_BYTES,
     chosen,
     expand,
-    from_cell,
     kind_of,
     parse_buffers,
     parse_bytes,
     parse_count,
     parse_number,
     parse_seconds,
-    short,
-    shown,
-    to_cell,
 )
 
 FORMATS = ("csv", "jsonl")

@@ -15,25 +15,15 @@ from functools import lru_cache, partial
 from typing import TypeVar
 
 from streamsim.errors import (
-    FORMULA,
     LARGEST_BYTES,
     LARGEST_COUNT,
-    LONGEST_LINE,
     LONGEST_S,
     LONGEST_TEXT,
     MOST_CHUNKS,
     InputError,
-    as_unicode,
     check_choice,
-    counted,
-    from_cell,
-    listed,
-    one_line,
-    printable,
     short,
     shown,
-    to_cell,
-    uncapitalised,
 )
 
 _NUMBER = r"\s*(?P<number>[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)\s*"

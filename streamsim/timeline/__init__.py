@@ -11,7 +11,7 @@ import msgspec
 
 from streamsim.device import Device, known_within
 from streamsim.displayed import Displayed
-from streamsim.errors import InputError, check_is
+from streamsim.errors import InputError, check_is, short
 from streamsim.lowering import NO_OP, NO_SEGMENT, Lowered, lower
 from streamsim.program import (
     Copy,
@@ -27,7 +27,7 @@ from streamsim.program import (
     WaitThread,
 )
 from streamsim.rules import TICKS_PER_S, release_tick
-from streamsim.text import format_seconds, short
+from streamsim.text import format_seconds
 
 
 class Span(msgspec.Struct, frozen=True):

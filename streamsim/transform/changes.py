@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from streamsim.device import Device
-from streamsim.errors import SHORTEST_KERNEL_S, InputError
+from streamsim.errors import SHORTEST_KERNEL_S, InputError, counted, shown
 from streamsim.program import Config, Copy, HostWork, Kernel, Op, Schedule, Synchronize, WaitThread
-from streamsim.text import counted, format_bytes, format_seconds, shown
+from streamsim.text import format_bytes, format_seconds
 from streamsim.timeline import call_name
 from streamsim.transform import calls_and_memory as calls
 from streamsim.transform.calls_and_memory import with_workers

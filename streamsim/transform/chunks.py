@@ -21,7 +21,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from streamsim.errors import InputError
+from streamsim.errors import InputError, counted
 from streamsim.program import (
     ALIGN_BYTES,
     Copy,
@@ -37,7 +37,6 @@ from streamsim.program import (
     remembered,
 )
 from streamsim.races import touched, unnamed_memory
-from streamsim.text import counted
 from streamsim.transform.dependences import Dependences, conflicts_in, dependences_of, is_racy, issued, still_ordered
 from streamsim.transform.ops import NON_BLOCKING, Work, is_load, is_of_a_call, is_work, last_work, working_streams
 

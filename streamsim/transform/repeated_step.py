@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from streamsim.errors import SHORTEST_KERNEL_S, InputError
+from streamsim.errors import SHORTEST_KERNEL_S, InputError, shown
 from streamsim.program import (
     ALIGN_BYTES,
     Config,
@@ -32,7 +32,7 @@ from streamsim.program import (
     Workload,
     WorkloadKernel,
 )
-from streamsim.text import format_bytes, shown
+from streamsim.text import format_bytes
 from streamsim.transform.chunks import own_work_s, steps_of
 from streamsim.transform.dependences import dependences_of
 from streamsim.transform.ops import COPIES_BACK, COPIES_IN, Work, is_of_a_call, last_work, stage_of

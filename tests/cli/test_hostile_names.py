@@ -24,6 +24,7 @@ import streamsim
 import streamsim_validate
 from streamsim.cli import main
 from streamsim.device import load_device, parse_device, write_device
+from streamsim.errors import FORMULA, from_cell, printable, to_cell
 from streamsim.program import (
     Buffer,
     Copy,
@@ -41,7 +42,6 @@ from streamsim.program import (
     write_schedule,
     write_workload,
 )
-from streamsim.text import FORMULA, from_cell, printable, to_cell
 
 CLIPBOARD = "\x1b]52;c;aGk=\x07"  # an OSC 52 sequence
 HOSTILE = [

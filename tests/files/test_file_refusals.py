@@ -10,7 +10,7 @@ from file_texts import COPY, document, edited
 from strategies import make_device
 
 from streamsim.device import dump_device, load_device, parse_device, read_device
-from streamsim.errors import InputError
+from streamsim.errors import LONGEST_LINE, InputError
 from streamsim.files import check_writable, replacing, write_text
 from streamsim.program import (
     Copy,
@@ -21,7 +21,6 @@ from streamsim.program import (
     read_workload,
     write_schedule,
 )
-from streamsim.text import LONGEST_LINE
 
 DEVICE = dump_device(make_device())
 H200 = dump_device(load_device("h200"))

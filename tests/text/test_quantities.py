@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamsim.errors import InputError
+from streamsim.errors import InputError, shown
 from streamsim.text import (
     expand,
     format_bytes,
@@ -20,7 +20,6 @@ from streamsim.text import (
     parse_count,
     parse_number,
     parse_seconds,
-    shown,
 )
 
 PREFIXES = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}

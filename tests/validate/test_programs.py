@@ -26,9 +26,8 @@ from strategies import make_device
 from streamsim import Config, Workload, WorkloadKernel
 from streamsim.code import Language
 from streamsim.device import COMPILED, KernelCost
-from streamsim.errors import InputError
+from streamsim.errors import InputError, one_line
 from streamsim.search import candidates, default_grid
-from streamsim.text import one_line
 from streamsim_validate.calibrate import measure_front_ends
 from streamsim_validate.calibrate.front_ends import KINDS, REPEATS, fit_front_end
 from streamsim_validate.cli import main

@@ -24,9 +24,9 @@ import msgspec
 from streamsim.answer import Answer, Pictures
 from streamsim.cli.printing import Condition, parse_condition
 from streamsim.displayed import Result, attributes
-from streamsim.errors import InputError
+from streamsim.errors import InputError, counted, short, shown
 from streamsim.report import Table
-from streamsim.text import counted, format_seconds, short, shown
+from streamsim.text import format_seconds
 
 PERCENT = 100
 DEVICE_BOUND, HOST_BOUND, BLOCKING, PAGEABLE = CLASSES = ("device-bound", "host-bound", "blocking", "pageable")

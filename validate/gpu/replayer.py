@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from streamsim.errors import InputError
+from streamsim.errors import InputError, one_line
 from streamsim.program import (
     LEGACY_STREAM,
     Copy,
@@ -42,7 +42,6 @@ from streamsim.program import (
     WaitThread,
 )
 from streamsim.races import check
-from streamsim.text import one_line
 from streamsim_validate.gpu.card import Gpu
 from streamsim_validate.gpu.cuda_source import BUILT_IN_SOURCE, PRELUDE
 from streamsim_validate.gpu.kernels import (

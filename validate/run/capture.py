@@ -17,10 +17,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from streamsim.cli.running import note
-from streamsim.errors import InputError, install
+from streamsim.errors import InputError, install, shown
 from streamsim.files import check_writable, replacing_packed
 from streamsim.recorded import Recording, are_times, names_of, read_recording
-from streamsim.text import shown
 from streamsim_validate.gpu import NoGpuError, runner
 
 PYTHON = re.compile(r"python(?:\d+(?:\.\d+)*)?t?(?:\.exe)?")

@@ -27,9 +27,8 @@ from msgspec.structs import replace
 from streamsim.code import FLOAT_BYTES, LANGUAGES, Language, code_of
 from streamsim.collector import collector_off
 from streamsim.device import LINEAR
-from streamsim.errors import InputError, install
+from streamsim.errors import InputError, install, one_line
 from streamsim.program import Config, Workload
-from streamsim.text import one_line
 from streamsim_validate.calibrate import TURNS, time_round
 from streamsim_validate.gpu import (
     Bench,

@@ -23,12 +23,12 @@ from streamsim.answer import Answer
 from streamsim.code import Language
 from streamsim.device import Device, known_within
 from streamsim.displayed import Result, attributes
-from streamsim.errors import InputError
+from streamsim.errors import InputError, counted
 from streamsim.files import check_writable
 from streamsim.program import Config, Workload, WorkloadKernel
 from streamsim.report import Table, facts
 from streamsim.search import Proposals, proposals
-from streamsim.text import counted, format_change, format_seconds
+from streamsim.text import format_change, format_seconds
 from streamsim_validate.gpu import Gpu
 from streamsim_validate.gpu import connections as default_connections
 from streamsim_validate.progress import OnStep, quietly
