@@ -72,7 +72,7 @@ def run_app(app: click.Command, name: str, arguments: list[str] | None, interrup
 
 def complain(name: str, message: str, code: int = BAD_INPUT) -> int:
     """Say on one line of stderr what is wrong."""
-    say(f"{name}: error: {one_line(message)}")
+    say(f"{name}: error: {message}")
     return code
 
 
@@ -147,9 +147,9 @@ GROUPS = {
     "The work": ("h2d", "kernel", "d2h", "layers", "batch", "sample", "step", "load", "workers", "measured"),
     "How it is cut and issued": ("chunks", "streams", "order", "memory", "max_chunks", "max_streams"),
     "What is changed": ("pin", "async", "prefetch", "graph", "independent"),
-    "The device": ("device", "profile"),
+    "The device": ("device",),
     "What is measured": ("suite", "front_ends", "budget", "kernels", "repeats"),
-    "The result": ("form", "as_json", "all", "output", "language", "page", "explain", "fail_if", "fix"),
+    "The result": ("form", "all", "output", "language", "page", "fail_if", "fix"),
 }
 UNIT = re.compile(r"([kKMGT]?B|[kmgt]ib)(/s)?|[num\u00b5\u03bc]?s|[KMGT]i", re.ASCII | re.IGNORECASE)
 EVERY = "streamsim.help_all"  # what a click context knows
