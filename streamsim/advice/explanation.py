@@ -74,14 +74,14 @@ TRIED: frozenset[Key] = frozenset(
 class Loss:
     """What a cause costs, and what to do about it. ``ticks``: its part of the lost time, in nanoseconds.
 
-    - ``worth_s``: by how much the makespan would shrink without the cause, in seconds; 0 if that is not shown.
+    - ``worth_s``: by how much the makespan would shrink without the cause, in seconds; None if that is unknown.
     - ``best``: of the changes tried against it without a condition, the fastest; ``assuming``: one with a condition
       that gains more, or at all.
     """
 
     cause: Key
     ticks: int
-    worth_s: float
+    worth_s: float | None
     best: Trial | None = None
     assuming: Trial | None = None
 
@@ -96,8 +96,8 @@ class Loss:
 
     @property
     def gain_alone_s(self) -> float:
-        """By how much the makespan shrinks with the best change alone, in seconds; without one, ``worth_s``."""
-        return self.worth_s if self.best is None else self.best.saved_s()
+        """By how much the makespan shrinks with the best change alone, in seconds; without one, ``worth_s``, or 0."""
+        return self.worth_s or 0.0 if self.best is None else self.best.saved_s()
 
     @property
     def remedy(self) -> str:
@@ -142,11 +142,11 @@ class Loss:
         return f"{words}; {more}" if self.made else more
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain numbers and strings; ``gain_alone_s`` is None where no change was made nor the cause removed."""
+        """Return plain numbers and strings; None for a gain that is unknown."""
         under = self.assuming
         return {
             **attributes(self, "cause", "title", "lost_s", "made", "remedy"),
-            "gain_alone_s": self.gain_alone_s if self.made or self.worth_s else None,
+            "gain_alone_s": self.worth_s if self.best is None else self.gain_alone_s,
             "assumes": under.condition if under else "",
             "assuming_remedy": under.text if under else "",
             "assuming_gain_alone_s": under.saved_s() if under else 0.0,
@@ -283,5 +283,5 @@ def _loss(key: Key, ticks: int, removals: Removals, alone: Sequence[Trial]) -> L
     best, assuming = (max(some, key=Trial.saved_s, default=None) for some in (free, under))
     if assuming is not None and assuming.saved_s() <= max(0.0, best.saved_s() if best else 0.0):
         assuming = None
-    worth_s = removals.worth_s(key) if ticks and best is None else 0.0
+    worth_s = removals.worth_s(key) if ticks and best is None else None
     return Loss(key, ticks, worth_s, best, assuming)

@@ -352,10 +352,14 @@ class Removals:
             self._known[removed] = self.run(self.scenario(removed))
         return self._known[removed]
 
-    def worth_s(self, key: Key) -> float:
-        """Return by how much the makespan shrinks, in seconds, without a cause."""
-        few = key == "few-blocks"
-        alone = self.run(_with_enough_blocks(self.case)) if few else self.time(frozenset((key,)) & {*self.present})
+    def worth_s(self, key: Key) -> float | None:
+        """Return by how much the makespan shrinks, in seconds, without a cause; None for one that is not removed."""
+        if key == "few-blocks":
+            alone = self.run(_with_enough_blocks(self.case))
+        elif key in self.present:
+            alone = self.time(frozenset((key,)))
+        else:
+            return None
         return (self.makespan - alone) / TICKS_PER_S
 
     def scenario(self, removed: frozenset[Key]) -> Work:
