@@ -16,12 +16,16 @@ import re
 from bisect import insort
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from functools import partial
 from typing import Any
 
 import numpy as np
 from fake_clock import CALL_NS, Clock
 
-from streamsim_validate.gpu import THREADS_PER_BLOCK, Arrays, Gpu
+from streamsim.program import Copy, Kernel, Region, Schedule
+from streamsim_validate.gpu import THREADS_PER_BLOCK, Arrays, Gpu, buffers_of, find_kernel
+from streamsim_validate.gpu.kernels import elements_of
+from streamsim_validate.gpu.memory import DEVICE_POISON, HOST_POISON, data, host_buffers
 from streamsim_validate.records import Card, Entry
 from streamsim_validate.run import Planned, Replays, measure
 
@@ -336,46 +340,60 @@ class Launch:
         self.writes = [self._rows(arrays.out[k], arrays.out_width[k]) for k in range(arrays.outputs)]
 
     def _rows(self, address: int, width: int) -> np.ndarray:
-        return _memory(address, self.elements * width).reshape(self.elements, width)
+        return _memory(address, self.elements * width).reshape(self.elements, width)[: self.count]
 
-    def total(self) -> np.ndarray:
-        x = np.zeros(self.count, np.float32)
-        for array in self.reads:
-            for column in array[: self.count].view(np.float32).T:
+    def compute(self, name: str) -> None:
+        """Do what the built-in kernel of this name does."""
+        widths = [rows.shape[1] for rows in self.writes]
+        results = computed(name, self.parameter, self.count, self.reads, widths)
+        for rows, result in zip(self.writes, results, strict=False):
+            rows[:] = result
+
+
+def computed(
+    name: str, parameter: int, elements: int, inputs: Sequence[np.ndarray], widths: Sequence[int]
+) -> list[np.ndarray]:
+    """The outputs of a built-in kernel, of so many bytes an element: rows for elements, as the inputs are."""
+    if name in ("sincos", "vector_add"):
+        x = np.zeros(elements, np.float32)
+        for rows in inputs:
+            for column in np.ascontiguousarray(rows).view(np.float32).T:  # float by float: the same rounding
                 x += column
-        return x
-
-    def store(self, x: np.ndarray) -> None:
-        for array in self.writes:
-            array[: self.count].view(np.float32)[:] = x[:, None]
-
-
-def sincos(launch: Launch) -> None:
-    x = launch.total()
-    for _ in range(launch.parameter):
-        x = np.sin(x) * np.cos(x)
-    launch.store(x)
+        for _ in range(parameter if name == "sincos" else 0):
+            x = np.sin(x) * np.cos(x)
+        return [np.repeat(x[:, None], width // 4, axis=1).view(np.uint8) for width in widths]
+    sources = [inputs[min(k, len(inputs) - 1)].copy() for k in range(len(widths))] if inputs else []
+    return [np.tile(s, -(-width // s.shape[1]))[:, :width] for s, width in zip(sources, widths, strict=False)]
 
 
-def vector_add(launch: Launch) -> None:
-    launch.store(launch.total())
-
-
-def pass_through(launch: Launch) -> None:
-    rows = [array.copy() for array in launch.reads]
-    for k, array in enumerate(launch.writes):
-        if rows:
-            source = rows[min(k, len(rows) - 1)]
-            array[:] = np.tile(source, -(-array.shape[1] // source.shape[1]))[:, : array.shape[1]]
-
-
-EMULATED: dict[str, Callable[[Launch], None]] = {
-    "streamsim_sincos": sincos,
-    "streamsim_vector_add": vector_add,
-    "streamsim_copy": pass_through,
-    "streamsim_sleep": pass_through,
-    "streamsim_spin": pass_through,
+EMULATED = {
+    f"streamsim_{name}": partial(Launch.compute, name=name)
+    for name in ("sincos", "vector_add", "copy", "sleep", "spin")
 }
+
+
+def plainly(schedule: Schedule) -> dict[str, np.ndarray]:
+    """What every buffer holds when the ops have been done one after another, from a poisoned start."""
+    sources = host_buffers(schedule, "h2d")
+    memory = {}
+    for key, size in buffers_of(schedule).items():
+        poison = DEVICE_POISON if key.memory == "device" else HOST_POISON
+        memory[key.name] = data(key.name, size) if key.name in sources else np.full(size, poison, np.uint8)
+
+    def at(region: Region) -> np.ndarray:
+        return memory[region.buffer][region.offset : region.offset + region.bytes]
+
+    for op in schedule.ops:
+        if isinstance(op, Copy) and op.host and op.device:
+            to, source = (op.device, op.host) if op.direction == "h2d" else (op.host, op.device)
+            at(to)[:] = at(source)
+        elif isinstance(op, Kernel):
+            n = elements_of(find_kernel(op), op)
+            reads = [at(region).copy().reshape(n, -1) for region in op.reads]
+            results = computed(op.name, op.parameter, n, reads, [region.bytes // n for region in op.writes])
+            for region, result in zip(op.writes, results, strict=False):
+                at(region)[:] = np.ascontiguousarray(result).reshape(-1)
+    return memory
 
 
 def fake_gpu(seed: int = 0, **more: Any) -> tuple[Gpu, FakeCuda]:

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from streamsim.errors import InputError
 from streamsim.lowering import QueueOwners
 from streamsim.program import Schedule, depth_first, serial
-from streamsim_validate.gpu import CONNECTIONS_VARIABLE, Gpu, connections
+from streamsim_validate.gpu import CONNECTIONS_VARIABLE, Bench, Gpu, connections
 from streamsim_validate.gpu.card import device_lock, equal_queues
 from streamsim_validate.gpu.replayer import QueueOrder
 from streamsim_validate.records.record import legacy
@@ -79,8 +79,8 @@ def program(streams: int, launch: str = "live", memory: str = "pinned") -> Sched
 def emulated(queues: int) -> tuple[QueueOrder, QueuedCuda, list[int]]:
     """The order under test, the card, and the streams of all schedules."""
     cuda = QueuedCuda(queues)
-    gpu = Gpu(cuda, CARD)
-    return QueueOrder(gpu, queues, lambda: 0), cuda, gpu.streams(["non-blocking"] * 40)[1:]
+    gpu = Gpu(cuda, CARD, queues)
+    return Bench(gpu).queue_order, cuda, gpu.streams(["non-blocking"] * 40)[1:]
 
 
 @given(queues=st.integers(2, 9), history=st.lists(st.tuples(st.sampled_from(ENGINES), st.integers(0, 39)), max_size=60))

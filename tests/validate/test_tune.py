@@ -91,12 +91,13 @@ def test_a_recipe_builds_the_program_of_its_configuration(config: Config, worklo
 
 
 def broken_for(*elements: int) -> dict[str, Callable[[Launch], None]]:
-    """A kernel that leaves its output wrong where it has so many elements; without any, always."""
+    """A kernel whose output is another one each time, where it has so many elements; without any, always."""
+    launches = count(1)
 
     def wrong(launch: Launch) -> None:
-        fake_cuda.sincos(launch)
+        launch.compute("sincos")
         if not elements or launch.elements in elements:
-            launch.store(launch.total() + 1)
+            launch.writes[0][:, 0] = next(launches) % 251
 
     return {"streamsim_sincos": wrong}
 

@@ -14,7 +14,7 @@ import tempfile
 import types
 from collections.abc import Iterator, Sequence
 from itertools import chain
-from typing import Any
+from typing import Any, Literal
 
 from streamsim.errors import NO_GPU, InputError, install
 from streamsim.program import StreamKind
@@ -32,6 +32,9 @@ class NoGpuError(InputError):
     exit_code = NO_GPU
 
 
+Pool = StreamKind | Literal["holder"]
+
+
 class Gpu:
     """A card in use: its CUDA calls, and streams and events that live as long as it is open.
 
@@ -39,13 +42,14 @@ class Gpu:
     ``occupancyMaxActiveBlocksPerMultiprocessor`` of ``cupy.cuda.driver``, and ``compile_module(source, name)``, which
     returns the address of the function.
 
-    Streams are made once and shared by all schedules, so stream 3 of every schedule is the same CUDA stream.
-    ``queues``: the hardware queues in front of every engine, 0 if their number is not known. ``number``: the card's.
+    Streams are made once and shared by all schedules, so stream 3 of every schedule is the same CUDA stream. Those of
+    the kind "holder", non-blocking, are no schedule's. ``queues``: the hardware queues in front of every engine, 0 if
+    their number is not known. ``number``: the card's.
     """
 
     def __init__(self, cuda: Any, card: Card, queues: int = 0, number: int = 0) -> None:
         self.cuda, self.card, self.queues, self.number = cuda, card, queues, number
-        self._streams: dict[StreamKind, list[int]] = {"non-blocking": [], "blocking": []}
+        self._streams: dict[Pool, list[int]] = {"non-blocking": [], "blocking": [], "holder": []}
         self._events: dict[bool, list[int]] = {False: [], True: []}  # by whether they are for captures
         self._timing_events: list[int] = []
 
@@ -54,16 +58,16 @@ class Gpu:
         """The threads that the card holds at once."""
         return self.card.multiprocessors * self.card.threads_per_multiprocessor
 
-    def streams(self, kinds: Sequence[StreamKind]) -> list[int]:
+    def streams(self, kinds: Sequence[Pool]) -> list[int]:
         """Return the addresses of streams 0 (legacy default), 1, 2, ... of a schedule with these kinds of stream."""
-        flags = {"non-blocking": self.cuda.streamNonBlocking, "blocking": self.cuda.streamDefault}
         found = [self.cuda.streamLegacy]
         used = dict.fromkeys(self._streams, 0)
         for kind in kinds:
             pool = self._streams[kind]
             if used[kind] == len(pool):
+                flags = self.cuda.streamDefault if kind == "blocking" else self.cuda.streamNonBlocking
                 try:
-                    pool.append(int(self.cuda.streamCreateWithFlags(flags[kind])))
+                    pool.append(int(self.cuda.streamCreateWithFlags(flags)))
                 except Exception as error:
                     made = f"the driver gave {sum(map(len, self._streams.values()))} and no more ({error})"
                     raise InputError(f"streams = {len(kinds)}: {made}; use fewer") from error
@@ -81,12 +85,11 @@ class Gpu:
             pool.append(self.cuda.eventCreateWithFlags(self.cuda.eventDisableTiming))
         return pool[:count]
 
-    def timing_events(self) -> tuple[int, int]:
-        """Return the addresses of a start and a stop event that carry times."""
-        while len(self._timing_events) < 2:
+    def timing_events(self, count: int = 2) -> list[int]:
+        """Return the addresses of events that carry times."""
+        while len(self._timing_events) < count:
             self._timing_events.append(self.cuda.eventCreateWithFlags(self.cuda.eventDefault))
-        start, stop = self._timing_events
-        return start, stop
+        return self._timing_events[:count]
 
     def free_bytes(self) -> int:
         """Return the device memory that can still be allocated."""

@@ -1,8 +1,8 @@
-"""The kernels that a schedule can name: CUDA source, a NumPy reference for each, and their argument.
+"""The kernels that a schedule can name: their CUDA source, and the one argument that each takes.
 
-Every kernel takes one argument, the struct ``Arrays`` of :mod:`streamsim_validate.gpu.cuda_source`: the elements,
-the parameter, and the address and the bytes per element of each region that it reads and writes. So one kernel serves
-one input or several, outputs smaller than inputs, and work in place. Thread i works on element i.
+The argument is the struct ``Arrays`` of :mod:`streamsim_validate.gpu.cuda_source`: the elements, the parameter, and the
+address and the bytes per element of each region that is read and written. So one kernel serves one input or several,
+outputs smaller than inputs, and work in place. Thread i works on element i.
 
 A stand-in (:data:`SPIN`) replays a kernel that is given by its time and has no name here. It holds the share of the
 card that the kernel fills until the time is over. Each region is one element for it, of any number of bytes.
@@ -11,14 +11,11 @@ card that the kernel fills until the time is over. Each region is one element fo
 import ctypes
 import re
 import runpy
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
 import msgspec
-import numpy as np
-from numpy.typing import NDArray
 
 from streamsim.device import Device, load_device
 from streamsim.errors import InputError
@@ -26,41 +23,23 @@ from streamsim.files import read_bytes
 from streamsim.program import Kernel
 from streamsim_validate.gpu.cuda_source import BUILT_IN_SOURCE, LAUNCHES, MOST_ARRAYS, NS_BITS, SLICES_BITS
 
-Bytes = NDArray[np.uint8]
-
 FLOAT_BYTES = 4
 LARGEST_SOURCE_BYTES = 1 << 20
-# Host data repeats after this many floats (a prime, so that no chunk in use starts where the period does):
-# the reference of an elementwise kernel then needs one period of a large array, not all of it.
-PERIOD = 1021
-# (inputs as (elements, bytes each) arrays, bytes per element of each output, elements, parameter) -> outputs alike
-Reference = Callable[[Sequence["Bytes"], Sequence[int], int, int], list["Bytes"]]
 
 
-def exact(parameter: int) -> float:  # noqa: ARG001  (a tolerance may depend on the parameter)
-    """Compare byte for byte."""
-    return 0.0
-
-
-@dataclass(frozen=True)
-class KernelSpec:
+class KernelSpec(msgspec.Struct, frozen=True):
     """A kernel that schedules can name.
 
     - ``source``: CUDA source with ``extern "C" __global__ void entry(const Arrays a)``; ``Arrays`` is declared for it.
       ``entry``: "" for the kernel's name.
-    - ``reference``: the same computation in NumPy. Without one, its output is compared with the same ops run one at a
-      time on the card.
-    - ``tolerance``: parameter -> largest absolute difference of its float32 outputs (0: byte for byte).
-    - ``elementwise``: output element i depends on input element i alone. ``unit_bytes``: elements must be a multiple of
-      it.
+    - ``tolerance``: the largest difference between two runs over the same data, in its float32 outputs (0: none).
+    - ``unit_bytes``: elements must be a multiple of it.
     """
 
     name: str
     source: str
     entry: str = ""
-    reference: Reference | None = None
-    tolerance: Callable[[int], float] = exact
-    elementwise: bool = True
+    tolerance: float = 0.0
     unit_bytes: int = 1
 
     def __post_init__(self) -> None:
@@ -68,78 +47,17 @@ class KernelSpec:
             raise InputError("name = '': a kernel needs a name")
 
 
-# The built-in kernels' references
-
-
-def _sum_of(inputs: Sequence[Bytes], elements: int) -> NDArray[np.float32]:
-    total = np.zeros(elements, np.float32)
-    for array in inputs:
-        for column in array.view(np.float32).T:  # float by float in the kernel's order: the same rounding
-            total += column
-    return total
-
-
-def _spread(x: NDArray[np.float32], widths: Sequence[int]) -> list[Bytes]:
-    return [np.repeat(x, width // FLOAT_BYTES).reshape(len(x), -1).view(np.uint8) for width in widths]
-
-
-def sincos_reference(inputs: Sequence[Bytes], widths: Sequence[int], elements: int, parameter: int) -> list[Bytes]:
-    """Return ``parameter`` times x = sin(x) cos(x) in double precision, from the float32 sum of the inputs.
-
-    It is computed as sin(2x) / 2, which is equal and half the work.
-    """
-    x = _sum_of(inputs, elements).astype(np.float64)
-    for _ in range(parameter):
-        x = np.sin(2 * x) / 2
-    return _spread(x.astype(np.float32), widths)
-
-
-def sincos_tolerance(parameter: int) -> float:
-    """Return the largest absolute error of the float32 iteration.
-
-    CUDA's sinf and cosf are within 2 ulp each (CUDA C++ Programming Guide, "Mathematical Functions"), so one
-    iteration adds at most 4.5 ulp of a number below 1/2: 1.4e-7. The map shrinks earlier errors
-    (its slope cos 2x is about 1 - 3/(2n) after n iterations), so they add up like the square root of n.
-    """
-    return float(2.5e-7 * np.sqrt(max(1, parameter)))
-
-
-def sum_reference(inputs: Sequence[Bytes], widths: Sequence[int], elements: int, parameter: int) -> list[Bytes]:  # noqa: ARG001
-    """Return the float32 sum of the inputs, exact in every bit."""
-    return _spread(_sum_of(inputs, elements), widths)
-
-
-def pass_through_reference(
-    inputs: Sequence[Bytes],
-    widths: Sequence[int],
-    elements: int,  # noqa: ARG001
-    parameter: int,  # noqa: ARG001
-) -> list[Bytes]:
-    """Return for output k input k (the last if there are fewer), cut short or repeated to its width."""
-    if not inputs:
-        return []
-    sources = [inputs[min(k, len(inputs) - 1)] for k in range(len(widths))]
-    repeated = (np.tile(array, -(-width // array.shape[1])) for array, width in zip(sources, widths, strict=True))
-    return [array[:, :width] for array, width in zip(repeated, widths, strict=True)]
-
-
-# The kernels that are known
-
-
-def _built_in(name: str, reference: Reference, **more: Any) -> KernelSpec:
-    return KernelSpec(name, BUILT_IN_SOURCE, f"streamsim_{name}", reference=reference, **more)
+def _built_in(name: str, unit_bytes: int = 1) -> KernelSpec:
+    return KernelSpec(name, BUILT_IN_SOURCE, f"streamsim_{name}", unit_bytes=unit_bytes)
 
 
 _ENTRY = re.compile(r'extern\s+"C"\s+__global__\s+void\s+(?:__launch_bounds__\s*\([^)]*\)\s*)?(\w+)\s*\(')
-SPIN = _built_in("spin", pass_through_reference, elementwise=False)
+SPIN = _built_in("spin")
 _REGISTRY: dict[str, KernelSpec] = {
-    spec.name: spec
-    for spec in (
-        _built_in("sincos", sincos_reference, tolerance=sincos_tolerance, unit_bytes=FLOAT_BYTES),
-        _built_in("vector_add", sum_reference, unit_bytes=FLOAT_BYTES),
-        _built_in("copy", pass_through_reference),
-        _built_in("sleep", pass_through_reference),
-    )
+    "sincos": _built_in("sincos", FLOAT_BYTES),
+    "vector_add": _built_in("vector_add", FLOAT_BYTES),
+    "copy": _built_in("copy"),
+    "sleep": _built_in("sleep"),
 }
 
 
@@ -164,8 +82,8 @@ def run_file(path: str) -> dict[str, Any]:
 def load_kernels(path: str) -> list[str]:
     """Register the kernels of a file and return their names.
 
-    A ``.cu`` file: each ``extern "C" __global__ void NAME(const Arrays a)`` becomes the kernel NAME, without a NumPy
-    reference. A ``.py`` file is executed, and calls :func:`register` itself. Raises InputError.
+    A ``.cu`` file: each ``extern "C" __global__ void NAME(const Arrays a)`` becomes the kernel NAME. A ``.py`` file is
+    executed, and calls :func:`register` itself. Raises InputError.
     """
     before = dict(_REGISTRY)
     if path.endswith(".cu"):
@@ -200,22 +118,6 @@ def find_kernel(kernel: Kernel) -> KernelSpec:
             " register it, or give it a duration_s"
         )
     return SPIN
-
-
-def compute_reference(
-    spec: KernelSpec, inputs: Sequence[Bytes], widths: Sequence[int], elements: int, parameter: int
-) -> list[Bytes]:
-    """Return the bytes of the kernel's outputs, in NumPy. ``spec.reference`` must be given.
-
-    ``inputs``: a row for each element, of each region that is read. Raises InputError if the reference does.
-    """
-    assert spec.reference is not None, "the caller checks"
-    try:
-        results = spec.reference(inputs, widths, elements, parameter)
-        return [np.ascontiguousarray(result).reshape(-1).view(np.uint8) for result in results]
-    except Exception as error:  # whatever the user's code raises
-        reason = f"its reference raises {type(error).__name__}: {error}"
-        raise InputError(f"kernel {spec.name!r}: {reason}") from error
 
 
 THREADS_PER_BLOCK = 256

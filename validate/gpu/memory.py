@@ -1,21 +1,13 @@
-"""The memory in which schedules are replayed, what it holds at first, and what it must hold in the end.
+"""The memory in which schedules are replayed, what it holds at first, and how its content is checked.
 
 Buffers are known by name, kept from one schedule to the next, and only ever grow, because pinning 64 MiB takes tens of
 milliseconds. The content of a host buffer depends on its name alone, so schedules of different sizes share it.
-
-The reference output of a schedule is that of its ops, done one after another in NumPy, in issue order. A schedule
-without races gives the same bytes however its ops overlap. So a measured time is accepted only if the card's output is
-this output.
 """
-
-from __future__ import annotations
 
 import contextlib
 import ctypes
 import zlib
 from collections.abc import Iterable
-from dataclasses import dataclass
-from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -24,19 +16,12 @@ from numpy.typing import NDArray
 from streamsim.errors import InputError
 from streamsim.program import Copy, Direction, Kernel, MemoryKind, Region, Schedule
 from streamsim_validate.gpu.card import Gpu
-from streamsim_validate.gpu.kernels import (
-    FLOAT_BYTES,
-    PERIOD,
-    SPIN,
-    KernelSpec,
-    compute_reference,
-    elements_of,
-    find_kernel,
-    widths_of,
-)
+from streamsim_validate.gpu.kernels import FLOAT_BYTES
 
 Bytes = NDArray[np.uint8]
 
+# Host data repeats after this many floats, a prime, so that no chunk in use starts where the period does.
+PERIOD = 1021
 # Two poisons: an anonymous kernel passes the device's on, and a copy that never ran leaves the host's.
 HOST_POISON = 0xA5
 DEVICE_POISON = 0xDB
@@ -103,22 +88,18 @@ def free_host_bytes() -> int:
     return 1 << 62
 
 
-@lru_cache(1024)
-def _period(name: str) -> Bytes:
-    floats = np.random.default_rng(zlib.crc32(name.encode())).random(PERIOD, np.float32)
-    return floats.view(np.uint8)
-
-
 def data(name: str, n_bytes: int) -> Bytes:
     """Return the content of a host buffer of this name: float32 in [0, 1) that repeat after ``PERIOD``."""
-    return np.resize(_period(name), n_bytes)
+    floats = np.random.default_rng(zlib.crc32(name.encode())).random(PERIOD, np.float32)
+    return np.resize(floats.view(np.uint8), n_bytes)
 
 
 class Block(NamedTuple):
-    """A piece of memory in use."""
+    """A piece of memory in use. ``backing``: the array that holds pageable memory."""
 
     address: int
     bytes: int
+    backing: Bytes | None = None
 
 
 class Arena:
@@ -127,11 +108,10 @@ class Arena:
     def __init__(self, gpu: Gpu) -> None:
         self._cuda = gpu.cuda
         self._blocks: dict[Key, Block] = {}
-        self._pageable: dict[Key, Bytes] = {}
-        self.written: set[str] = set()  # host buffers that some schedule copies to: they may not hold their data now
 
-    def __getitem__(self, key: Key) -> Block:
-        return self._blocks[key]
+    def address(self, key: Key) -> int:
+        """Return where a buffer begins."""
+        return self._blocks[key].address
 
     def grow(self, need: dict[Key, int]) -> None:
         """Allocate these buffers unless they are large enough. New host buffers hold their data."""
@@ -139,30 +119,27 @@ class Arena:
             block = self._blocks.get(key)
             if block is None or block.bytes < size:
                 self._free(key)
-                self._blocks[key] = Block(self._allocate(key, size), size)
+                self._blocks[key] = self._allocate(key, size)
                 if key.memory != "device":
-                    self.fill_host(key, size)
+                    self._host(key, size)[:] = data(key.name, size)
 
-    def host(self, key: Key) -> Bytes:
-        """Return the bytes of a host buffer."""
-        address, n_bytes = self._blocks[key]
-        return np.ctypeslib.as_array((ctypes.c_uint8 * n_bytes).from_address(address))
+    def reset(self, schedule: Schedule) -> None:
+        """Put every buffer of a schedule into the state in which a verified run begins."""
+        sources = {*host_buffers(schedule, "h2d"), SCRATCH_IN}
+        for key, size in buffers_of(schedule).items():
+            if key.memory == "device":
+                self._cuda.memset(self.address(key), DEVICE_POISON, size)
+            else:
+                self._host(key, size)[:] = data(key.name, size) if key.name in sources else HOST_POISON
+        self._cuda.deviceSynchronize()
 
-    def fill_host(self, key: Key, n_bytes: int) -> None:
-        """Write a host buffer's data into its first bytes."""
-        self.host(key)[:n_bytes] = data(key.name, n_bytes)
-
-    def read_device(self, name: str, n_bytes: int) -> Bytes:
-        """Return a copy of the first bytes of a device buffer."""
+    def read(self, key: Key, n_bytes: int) -> Bytes:
+        """Return a copy of the first bytes of a buffer."""
+        if key.memory != "device":
+            return self._host(key, n_bytes).copy()
         found = np.empty(n_bytes, np.uint8)
-        self._cuda.memcpy(
-            found.ctypes.data, self._blocks[Key("device", name)].address, n_bytes, self._cuda.memcpyDeviceToHost
-        )
+        self._cuda.memcpy(found.ctypes.data, self.address(key), n_bytes, self._cuda.memcpyDeviceToHost)
         return found
-
-    def poison_device(self, name: str, n_bytes: int) -> None:
-        """Fill the first bytes of a device buffer with poison, so that missing writes are noticed."""
-        self._cuda.memset(self._blocks[Key("device", name)].address, DEVICE_POISON, n_bytes)
 
     def room(self, free_device: int) -> int:
         """Return the device bytes that can be used: the free ones, and those held here."""
@@ -173,40 +150,32 @@ class Arena:
         for key in list(self._blocks):
             with contextlib.suppress(Exception):
                 self._free(key)
-        self._blocks.clear()
 
-    def _allocate(self, key: Key, size: int) -> int:
+    def _host(self, key: Key, n_bytes: int) -> Bytes:
+        return np.ctypeslib.as_array((ctypes.c_uint8 * n_bytes).from_address(self.address(key)))
+
+    def _allocate(self, key: Key, size: int) -> Block:
         try:
             if key.memory == "device":
-                return int(self._cuda.malloc(size))
+                return Block(int(self._cuda.malloc(size)), size)
             if key.memory == "pinned":
-                return int(self._cuda.hostAlloc(size, self._cuda.hostAllocDefault))
+                return Block(int(self._cuda.hostAlloc(size, self._cuda.hostAllocDefault)), size)
             backing = np.empty(size + PAGE, np.uint8)
         except Exception as error:
             what = f"{_mib(size)} of {key.memory} memory"
             raise InputError(f"buffers: {key.name!r}: no {what} to be had ({error}); use fewer elements") from error
-        self._pageable[key] = backing
-        return -(-backing.ctypes.data // PAGE) * PAGE
+        return Block(-(-backing.ctypes.data // PAGE) * PAGE, size, backing)
 
     def _free(self, key: Key) -> None:
         block = self._blocks.pop(key, None)
-        if block is None:
-            return
-        if key.memory == "device":
+        if block and key.memory == "device":
             self._cuda.free(block.address)
-        elif key.memory == "pinned":
+        elif block and key.memory == "pinned":
             self._cuda.freeHost(block.address)
-        else:
-            del self._pageable[key]
 
 
 class WrongOutputError(InputError):
-    """The card's output is not the reference: no time of this schedule counts."""
-
-
-def has_reference(schedule: Schedule) -> bool:
-    """Return whether every kernel of the schedule can be computed in NumPy."""
-    return all(find_kernel(op).reference is not None for op in schedule.ops if isinstance(op, Kernel))
+    """The card's output is not what it must be: no time of this schedule counts."""
 
 
 def host_buffers(schedule: Schedule, direction: Direction) -> set[str]:
@@ -214,8 +183,8 @@ def host_buffers(schedule: Schedule, direction: Direction) -> set[str]:
     return {op.host.buffer for op in schedule.ops if isinstance(op, Copy) and op.host and op.direction == direction}
 
 
-def outputs(schedule: Schedule) -> list[Key]:
-    """Return the buffers whose content is checked.
+def outputs(schedule: Schedule) -> dict[Key, int]:
+    """Return the bytes of the buffers whose content is checked.
 
     They are the named host buffers that are copied to; if there are none, the named device buffers that are written.
     """
@@ -226,104 +195,20 @@ def outputs(schedule: Schedule) -> list[Key]:
                 written.add(op.device.buffer)
             elif isinstance(op, Kernel):
                 written.update(region.buffer for region in op.writes)
-    return [Key(buffer.memory, buffer.name) for buffer in schedule.buffers if buffer.name in written]
+    return {Key(buffer.memory, buffer.name): buffer.bytes for buffer in schedule.buffers if buffer.name in written}
 
 
-def initial(schedule: Schedule, key: Key, n_bytes: int) -> Bytes:
-    """Return a buffer's content before a verified run."""
-    if key.memory == "device":
-        return np.full(n_bytes, DEVICE_POISON, np.uint8)
-    if key.name in (*host_buffers(schedule, "h2d"), SCRATCH_IN):
-        return data(key.name, n_bytes)
-    return np.full(n_bytes, HOST_POISON, np.uint8)
-
-
-@dataclass
-class Content:
-    """The bytes of a buffer or region, and how far each of its floats may be off: 0 if every byte must agree."""
-
-    bytes: Bytes
-    tolerance: NDArray[np.float32]
-
-    @classmethod
-    def of(cls, content: Bytes, tolerance: float = 0.0) -> Content:
-        """Return bytes that all have this tolerance."""
-        return cls(content, np.broadcast_to(np.float32(tolerance), -(-len(content) // FLOAT_BYTES)))
-
-    def part(self, offset: int, n_bytes: int) -> Content:
-        """Return a view of a region."""
-        end = offset + n_bytes
-        return Content(self.bytes[offset:end], self.tolerance[offset // FLOAT_BYTES : -(-end // FLOAT_BYTES)])
-
-    def check(self, name: str, got: Bytes) -> None:
-        """Raise WrongOutputError naming the first wrong element of ``got``, a float if it has a tolerance."""
-        if np.array_equal(got, self.bytes):
-            return
-        wrong, floats = got != self.bytes, len(got) // FLOAT_BYTES
-        is_, should = (array[: floats * FLOAT_BYTES].view(np.float32) for array in (got, self.bytes))
-        off = self.tolerance[:floats]
+def check_content(name: str, found: Bytes, expected: Bytes, tolerance: float = 0.0) -> None:
+    """Raise WrongOutputError naming the first wrong byte of a buffer. ``tolerance``: of its floats, 0 for none."""
+    wrong = found != expected
+    if tolerance:
+        end = len(found) // FLOAT_BYTES * FLOAT_BYTES
+        is_, should = (content[:end].view(np.float32) for content in (found, expected))
         with np.errstate(invalid="ignore", over="ignore"):
-            near = (off > 0) & (np.abs(is_ - should) <= off)
-        wrong[: floats * FLOAT_BYTES] &= ~np.repeat(near, FLOAT_BYTES)
-        if not wrong.any():
-            return
+            wrong[:end] &= ~np.repeat(np.abs(is_ - should) <= tolerance, FLOAT_BYTES)
+    if wrong.any():
         first = int(np.argmax(wrong))
-        n, count = first // FLOAT_BYTES, int(wrong.sum())
-        what = f"byte {first} of {name!r} is 0x{got[first]:02x}, expected 0x{self.bytes[first]:02x}"
-        what += f" ({count} of {len(got)} bytes differ)"
-        if n < floats and off[n]:
-            count = int(wrong[: floats * FLOAT_BYTES].reshape(-1, FLOAT_BYTES).any(axis=1).sum())
-            what = f"float {n} of {name!r} is {is_[n]:.9g}, expected {should[n]:.9g} within {off[n]:.1e}"
-            what += f" ({count} of {floats} differ)"
-        raise WrongOutputError(f"wrong output: {what}; its time does not count")
-
-
-def run_reference(schedule: Schedule) -> dict[Key, Content]:
-    """Execute the schedule in NumPy and return its outputs. Every kernel must have a reference."""
-    memory = {
-        key.name: Content(initial(schedule, key, size), np.zeros(-(-size // FLOAT_BYTES), np.float32))
-        for key, size in buffers_of(schedule).items()
-    }
-
-    def at(region: Region) -> Content:
-        return memory[region.buffer].part(region.offset, region.bytes)
-
-    for op in schedule.ops:
-        if isinstance(op, Copy):
-            host = at(op.host or Region(scratch_of(op, "pinned").name, 0, op.bytes))
-            device = at(op.device or Region(scratch_of(op, "device").name, 0, op.bytes))
-            _write(*((device, host) if op.direction == "h2d" else (host, device)))
-        elif isinstance(op, Kernel):
-            for region, result in zip(op.writes, _computed(op, [at(region) for region in op.reads]), strict=False):
-                _write(at(region), result)
-    return {key: memory[key.name] for key in outputs(schedule)}
-
-
-def _write(target: Content, source: Content) -> None:
-    target.bytes[:] = source.bytes
-    size = len(source.tolerance)
-    target.tolerance[:] = source.tolerance if size == len(target.tolerance) else source.tolerance.max(initial=0.0)
-
-
-def _computed(kernel: Kernel, reads: list[Content]) -> list[Content]:
-    """Return the kernel's outputs. If its inputs repeat, only one period is computed."""
-    spec = find_kernel(kernel)
-    elements, (in_widths, out_widths) = elements_of(spec, kernel), widths_of(spec, kernel)
-    # A sum of all floats that an element reads may be off by all their tolerances. The stand-in passes them on.
-    summed = (1 if spec is SPIN else max(1, width // FLOAT_BYTES) for width in in_widths)
-    inherited = sum(n * float(content.tolerance.max(initial=0.0)) for n, content in zip(summed, reads, strict=True))
-    tolerance = spec.tolerance(kernel.parameter) + inherited
-    inputs = [content.bytes.reshape(elements, width) for content, width in zip(reads, in_widths, strict=True)]
-    count = _repeats_after(spec, inputs, elements)
-    once = compute_reference(spec, [rows[:count] for rows in inputs], out_widths, count, kernel.parameter)
-    sizes = (elements * width for width in out_widths)
-    return [Content.of(np.resize(result, size), tolerance) for result, size in zip(once, sizes, strict=False)]
-
-
-def _repeats_after(spec: KernelSpec, inputs: list[Bytes], elements: int) -> int:
-    """Return after how many elements the inputs repeat: those of all elements that are copied from the host do."""
-    periods = (PERIOD, FLOAT_BYTES * PERIOD) if spec.elementwise and inputs else ()
-    for period in (period for period in periods if period < elements):
-        if all(np.array_equal(rows[period:], rows[:-period]) for rows in inputs):
-            return period
-    return elements
+        raise WrongOutputError(
+            f"wrong output: byte {first} of {name!r} is 0x{found[first]:02x}, expected 0x{expected[first]:02x}"
+            f" ({wrong.sum()} of {len(found)} bytes differ); its time does not count"
+        )

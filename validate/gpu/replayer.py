@@ -8,6 +8,9 @@ schedule twice.
 - With timing events (:func:`streamsim_validate.records.record.with_timing_events`). ``device_s``: from the start event
   to the stop event. These events and waits cost time, so a prediction of ``device_s`` simulates the same schedule.
 
+A schedule without races gives the same bytes however its ops overlap. So a time is accepted only if the output is that
+of the ops done one at a time.
+
 Replayers of one card share a :class:`Bench`, with memory, kernels and the order of the hardware queues. Streams own
 hardware queues. If there are more streams than queues, streams take queues from each other. So the queue of a stream
 depends on all earlier work of the process. This decides in which order a copy engine comes to a program's streams, and
@@ -61,16 +64,12 @@ from streamsim_validate.gpu.kernels import (
 from streamsim_validate.gpu.memory import (
     Arena,
     Bytes,
-    Content,
     Key,
     buffers_of,
+    check_content,
     check_fits,
     free_host_bytes,
-    has_reference,
-    host_buffers,
-    initial,
     outputs,
-    run_reference,
     scratch_of,
     union,
 )
@@ -78,25 +77,19 @@ from streamsim_validate.records import closed, first_closing, with_timing_events
 
 COPY_BYTES = 64 << 10
 GATE_BYTES_A_QUEUE = 1 << 20  # copied while a copy and an event are issued to each queue
+GATES = Key("pinned", "(queues)"), Key("device", "(queues)")
 
 
 class QueueOrder:
     """A keeper of the order of a card's queues.
 
-    ``queues``: their number in front of every engine; with fewer than two there is nothing to do. ``spin``: returns the
-    address of the compiled kernel :data:`streamsim_validate.gpu.kernels.SPIN`.
+    ``queues``: their number in front of every engine; with fewer than two there is nothing to do.
     """
 
-    def __init__(self, gpu: Gpu, queues: int, spin: Callable[[], int]) -> None:
-        self._gpu = gpu
-        self._cuda = gpu.cuda
-        self._queues = queues
-        self._spin = spin
+    def __init__(self, bench: "Bench", queues: int) -> None:
+        self._bench, self._cuda, self._queues = bench, bench.gpu.cuda, queues
         self._in_order = False
-        self._holders: list[int] = []  # streams that take every queue for a moment
-        self._events: list[int] = []
-        self._host = self._device = 0  # addresses
-        self._argument = Argument(1, 0, (), ())  # at once
+        self._at_once = Argument(1, 0, (), ())
 
     def before(self, schedule: Schedule) -> None:
         """Restore the order if needed. Call this before each replay of ``schedule``."""
@@ -110,18 +103,6 @@ class QueueOrder:
     def lose(self) -> None:
         """Note that other work has used the queues."""
         self._in_order = False
-
-    def close(self) -> None:
-        """Free everything. What a dead context refuses to destroy dies with it."""
-        with contextlib.suppress(Exception):
-            for stream in self._holders:
-                self._cuda.streamDestroy(stream)
-            for event in self._events:
-                self._cuda.eventDestroy(event)
-            if self._device:
-                self._cuda.free(self._device)
-                self._cuda.freeHost(self._host)
-        self._holders, self._events, self._host, self._device = [], [], 0, 0
 
     def _disturbs(self, schedule: Schedule) -> bool:
         """Return whether it uses more streams than own a queue each, or lets the driver choose."""
@@ -141,46 +122,41 @@ class QueueOrder:
         that order. Then the schedules' streams take them one after another. Kernels start in the order in which they
         become ready, whatever their queues' numbers.
         """
-        if not self._holders:
-            self._make()
-        _, *streams = self._gpu.streams(["non-blocking"] * self._queues)
+        self._bench.arena.grow(dict.fromkeys(GATES, self._queues * GATE_BYTES_A_QUEUE))
+        _, *holders = self._bench.gpu.streams(["holder"] * self._queues)
+        _, *streams = self._bench.gpu.streams(["non-blocking"] * self._queues)
         for use in (self._copy_in, self._copy_out, self._launch):
-            self._take(use, self._holders)
-            self._take(use, self._holders if use == self._launch else self._served(use))
+            self._take(use, holders)
+            if use != self._launch:
+                self._take(use, self._served(use, holders))
             self._take(use, streams)
-
-    def _make(self) -> None:
-        cuda, count = self._cuda, self._queues
-        self._holders = [cuda.streamCreateWithFlags(cuda.streamNonBlocking) for _ in range(count)]
-        self._events = [cuda.eventCreateWithFlags(cuda.eventDefault) for _ in range(count)]
-        self._device = cuda.malloc(count * GATE_BYTES_A_QUEUE)
-        self._host = cuda.hostAlloc(count * GATE_BYTES_A_QUEUE, cuda.hostAllocDefault)
 
     def _take(self, use: Callable[[int], None], streams: Iterable[int]) -> None:
         for stream in streams:
             use(stream)
         self._cuda.deviceSynchronize()
 
-    def _served(self, copy: Callable[..., None]) -> Sequence[int]:
+    def _served(self, copy: Callable[..., None], holders: Sequence[int]) -> list[int]:
         """Return the holders in the order in which a copy engine serves their queues, from the first holder's on."""
-        cuda, events = self._cuda, self._events
-        copy(self._holders[0], len(self._holders) * GATE_BYTES_A_QUEUE)
-        for holder, event in zip(self._holders, events, strict=True):
+        cuda, events = self._cuda, self._bench.gpu.timing_events(len(holders))
+        copy(holders[0], len(holders) * GATE_BYTES_A_QUEUE)
+        for holder, event in zip(holders, events, strict=True):
             copy(holder)
             cuda.eventRecord(event, holder)
         cuda.deviceSynchronize()
         late = [cuda.eventElapsedTime(events[0], event) for event in events]
-        return [holder for _, holder in sorted(zip(late, self._holders, strict=True))]
+        return [holder for _, holder in sorted(zip(late, holders, strict=True))]
 
     def _copy_in(self, stream: int, n_bytes: int = COPY_BYTES) -> None:
-        self._cuda.memcpyAsync(self._device, self._host, n_bytes, self._cuda.memcpyHostToDevice, stream)
+        host, device = map(self._bench.arena.address, GATES)
+        self._cuda.memcpyAsync(device, host, n_bytes, self._cuda.memcpyHostToDevice, stream)
 
     def _copy_out(self, stream: int, n_bytes: int = COPY_BYTES) -> None:
-        self._cuda.memcpyAsync(self._host, self._device, n_bytes, self._cuda.memcpyDeviceToHost, stream)
+        host, device = map(self._bench.arena.address, GATES)
+        self._cuda.memcpyAsync(host, device, n_bytes, self._cuda.memcpyDeviceToHost, stream)
 
     def _launch(self, stream: int) -> None:
-        address = self._argument.address
-        self._cuda.launchKernel(self._spin(), 1, 1, 1, THREADS_PER_BLOCK, 1, 1, 0, stream, address, 0)
+        self._cuda.launchKernel(*self._bench.launch(SPIN, 1, stream, self._at_once))
 
 
 SPIN_PROBE_S, SPIN_PROBE_CHAINS, SPIN_PROBE_RUNS = 50e-6, (4, 20), 7  # longer than it takes to issue a launch
@@ -195,7 +171,7 @@ class Bench:
 
     def __init__(self, gpu: Gpu, allow_races: bool = False, in_order: bool = True) -> None:
         self.gpu, self.allow_races, self.arena, self.launches = gpu, allow_races, Arena(gpu), count()
-        self.queue_order = QueueOrder(gpu, gpu.queues if in_order else 0, lambda: self.function(SPIN))
+        self.queue_order = QueueOrder(self, gpu.queues if in_order else 0)
         self._functions: dict[KernelSpec, int] = {}
         self._launch_s: dict[tuple[int, int], float] = {}
 
@@ -208,6 +184,10 @@ class Bench:
             except InputError as error:
                 raise InputError(f"kernel {spec.name!r}: {error}") from error
         return self._functions[spec]
+
+    def launch(self, spec: KernelSpec, blocks: int, stream: int, argument: Argument) -> tuple[int, ...]:
+        """Return the arguments of a call that launches a kernel."""
+        return (self.function(spec), blocks, 1, 1, THREADS_PER_BLOCK, 1, 1, 0, stream, argument.address, 0)
 
     @cached_property
     def most_blocks(self) -> int:
@@ -242,51 +222,45 @@ class Bench:
         """
         if (blocks, slices) not in self._launch_s:
             slice_s = max(SPIN_PROBE_S, slices * SHORTEST_AND_MOST[blocks == self.most_blocks][0]) / slices
-            launch = self._busy(blocks, slices, slice_s)
-            self._launch_s[blocks, slices] = max(0.0, each_launch_s(self, launch) - slices * slice_s)
+            each_s = self._each_launch_s(self._busy(blocks, slices, slice_s))
+            self._launch_s[blocks, slices] = max(0.0, each_s - slices * slice_s)
         return self._launch_s[blocks, slices]
+
+    def _each_launch_s(self, busy: Busy) -> float:
+        """Return the seconds of a launch of the stand-in, back to back in one stream.
+
+        It is the slope between two chains, as for the kernels of a profile, so that the cost of a run drops out.
+        """
+        cuda, stream = self.gpu.cuda, self.gpu.streams(("non-blocking",))[1]
+        start, stop = self.gpu.timing_events()
+        argument = Argument(1, busy.parameter(0), (), ())
+        launch = self.launch(SPIN, busy.blocks, stream, argument)
+
+        def chain_s(length: int) -> float:
+            cuda.eventRecord(start, stream)
+            for _ in range(length):
+                cuda.launchKernel(*launch)
+            cuda.eventRecord(stop, stream)
+            cuda.streamSynchronize(stream)
+            return float(cuda.eventElapsedTime(start, stop)) * 1e-3
+
+        short, long = SPIN_PROBE_CHAINS
+        chain_s(long)  # wakes the card up
+        each_s = statistics.median((chain_s(long) - chain_s(short)) / (long - short) for _ in range(SPIN_PROBE_RUNS))
+        self.queue_order.lose()
+        return each_s
 
     def close(self) -> None:
         """Give the memory back."""
         self.arena.clear()
-        self.queue_order.close()
-
-
-def each_launch_s(bench: Bench, busy: Busy) -> float:
-    """Return the seconds of a launch of the stand-in, back to back in one stream.
-
-    It is the slope between two chains, as for the kernels of a profile, so that the cost of a run drops out.
-    """
-    cuda = bench.gpu.cuda
-    stream = bench.gpu.streams(("non-blocking",))[1]
-    start, stop = bench.gpu.timing_events()
-    argument = Argument(1, busy.parameter(0), (), ())
-    launch = (bench.function(SPIN), busy.blocks, 1, 1, THREADS_PER_BLOCK, 1, 1, 0, stream, argument.address, 0)
-
-    def chain_s(length: int) -> float:
-        cuda.eventRecord(start, stream)
-        for _ in range(length):
-            cuda.launchKernel(*launch)
-        cuda.eventRecord(stop, stream)
-        cuda.streamSynchronize(stream)
-        return float(cuda.eventElapsedTime(start, stop)) * 1e-3
-
-    short, long = SPIN_PROBE_CHAINS
-    chain_s(long)  # wakes the card up
-    each_s = statistics.median((chain_s(long) - chain_s(short)) / (long - short) for _ in range(SPIN_PROBE_RUNS))
-    bench.queue_order.lose()
-    return each_s
 
 
 def prepare(bench: Bench, schedules: Iterable[Schedule]) -> None:
     """Allocate the buffers of all these schedules. Raises InputError if there is not enough memory."""
-    needs = [buffers_of(schedule) for schedule in schedules]
-    wanted = union(needs)
+    wanted = union(map(buffers_of, schedules))
     check_fits(wanted, bench.arena.room(bench.gpu.free_bytes()), free_host_bytes())
     bench.arena.grow(wanted)
 
-
-REFERENCE_COPIES = 3  # of all buffers: their bytes, their tolerances, and what is compared or computed
 
 Call = tuple[Callable[..., Any], tuple[Any, ...]]
 
@@ -302,8 +276,7 @@ class Compiler:
     """A translator of ops into calls. ``keep`` holds the objects to which the calls point."""
 
     def __init__(self, bench: Bench, schedule: Schedule) -> None:
-        self._bench = bench
-        self._cuda = bench.gpu.cuda
+        self._bench, self._cuda = bench, bench.gpu.cuda
         self._streams = bench.gpu.streams(schedule.streams)
         self._memory = {buffer.name: buffer.memory for buffer in schedule.buffers}
         self.events = bench.gpu.events(schedule.events, schedule.launch == "graph")
@@ -323,7 +296,7 @@ class Compiler:
         if isinstance(op, Copy):
             return self._copy(op)
         if isinstance(op, Kernel):
-            return [self._kernel(op)]
+            return [(cuda.launchKernel, self._kernel(op))]
         if isinstance(op, RecordEvent):
             return [(cuda.eventRecord, (events[op.event], streams[op.stream]))]
         if isinstance(op, WaitEvent):
@@ -335,10 +308,10 @@ class Compiler:
         return [(cuda.deviceSynchronize, ())]
 
     def _address(self, region: Region) -> int:
-        return self._bench.arena[Key(self._memory[region.buffer], region.buffer)].address + region.offset
+        return self._bench.arena.address(Key(self._memory[region.buffer], region.buffer)) + region.offset
 
     def _side(self, copy: Copy, memory: MemoryKind, region: Region | None) -> int:
-        return self._bench.arena[scratch_of(copy, memory)].address if region is None else self._address(region)
+        return self._bench.arena.address(scratch_of(copy, memory)) if region is None else self._address(region)
 
     def _copy(self, copy: Copy) -> list[Call]:
         cuda = self._cuda
@@ -352,10 +325,9 @@ class Compiler:
         wait: list[Call] = [(cuda.streamSynchronize, (stream,))] if copy.blocking else []
         return [(cuda.memcpyAsync, (*arguments, stream)), *wait]
 
-    def _kernel(self, kernel: Kernel) -> Call:
-        spec = find_kernel(kernel)
+    def _kernel(self, kernel: Kernel) -> tuple[int, ...]:
+        spec, bench = find_kernel(kernel), self._bench
         elements, widths = elements_of(spec, kernel), widths_of(spec, kernel)
-        stream, bench = self._streams[kernel.stream], self._bench
         blocks, parameter = -(-elements // THREADS_PER_BLOCK), kernel.parameter
         if spec is SPIN:
             busy = bench.spin_of(kernel)
@@ -366,8 +338,7 @@ class Compiler:
         )
         argument = Argument(elements, parameter, *sides)
         self.keep.append(argument)
-        launch = (bench.function(spec), blocks, 1, 1, THREADS_PER_BLOCK, 1, 1, 0, stream, argument.address, 0)
-        return self._cuda.launchKernel, launch
+        return bench.launch(spec, blocks, self._streams[kernel.stream], argument)
 
 
 def _work(duration_s: float) -> None:
@@ -375,9 +346,6 @@ def _work(duration_s: float) -> None:
     until = time.perf_counter() + duration_s
     while time.perf_counter() < until:
         pass
-
-
-Meter = Callable[[], float]  # reads so many seconds
 
 
 class Sample(NamedTuple):
@@ -393,8 +361,8 @@ class LostGpuError(InputError):
 
 
 @contextlib.contextmanager
-def one_line_errors(gpu: Gpu, what: str, kind: type[Exception]) -> Iterator[None]:
-    """Raise errors of ``kind`` as InputError, or as LostGpuError if nothing more can run.
+def one_line_errors(gpu: Gpu, what: str, *kinds: type[Exception]) -> Iterator[None]:
+    """Raise errors of these ``kinds`` as InputError, or as LostGpuError if nothing more can run.
 
     CuPy's CUDARuntimeError and CUDADriverError are RuntimeErrors.
     """
@@ -402,7 +370,7 @@ def one_line_errors(gpu: Gpu, what: str, kind: type[Exception]) -> Iterator[None
         yield
     except InputError:
         raise
-    except kind as error:
+    except kinds as error:
         reason = one_line(f"{type(error).__name__}: {error}")
         try:
             gpu.cuda.deviceSynchronize()
@@ -432,16 +400,14 @@ class Replayer:
 
     def __init__(self, schedule: Schedule, bench: Bench) -> None:
         self.schedule = closed(schedule)
-        self._bench = bench
-        self._cuda = bench.gpu.cuda
+        self._name = self.schedule.name or "the schedule"
+        self._bench, self._cuda = bench, bench.gpu.cuda
         if not bench.allow_races:
-            refuse_races(self.schedule, self.schedule.name or "the schedule")
-        self._one_at_a_time: dict[Key, Content] = {}
+            refuse_races(self.schedule, self._name)
+        self._expected: dict[Key, Bytes] = {}
         self._timing = bench.gpu.timing_events()
         self._keep: list[object] = []
         self._graphs: list[int] = []
-        self._sources, self._written = (host_buffers(self.schedule, direction) for direction in ("h2d", "d2h"))
-        bench.arena.written |= self._written
         with self._named_errors():
             if self.schedule.launch == "graph" and self.schedule.used_streams:
                 self._plain, self._timed = self._graph_calls()
@@ -504,14 +470,13 @@ class Replayer:
     @contextlib.contextmanager
     def _named_errors(self) -> Iterator[None]:
         """Raise errors as one line that names the schedule."""
-        name = self.schedule.name or "the schedule"
         try:
-            with one_line_errors(self._bench.gpu, name, RuntimeError):
+            with one_line_errors(self._bench.gpu, self._name, RuntimeError, MemoryError):
                 yield
         except LostGpuError:
             raise
         except InputError as error:
-            raise type(error)(f"{name}: {error}") from error
+            raise type(error)(f"{self._name}: {error}") from error
 
     def replay(self) -> None:
         """Run the program once without timing events, untimed, and nothing else: for a profiler."""
@@ -533,8 +498,8 @@ class Replayer:
             self._replay_in_order(self._timed)
             return float(self._cuda.eventElapsedTime(*self._timing)) * 1e-3
 
-    def run_beside(self, meters: Sequence[Meter]) -> tuple[Sample, tuple[float, ...]]:
-        """Return a sample, and the seconds of each meter: the mean of just before and just after it."""
+    def run_beside(self, meters: Sequence[Callable[[], float]]) -> tuple[Sample, tuple[float, ...]]:
+        """Return a sample, and the seconds that each meter reads: the mean of just before and just after it."""
         before_s, sample = [read() for read in meters], self.run()
         after_s = [read() for read in reversed(meters)]
         return sample, tuple((one + other) / 2 for one, other in zip(before_s, reversed(after_s), strict=True))
@@ -551,61 +516,36 @@ class Replayer:
         return _replay(calls)
 
     def verify(self, timed: bool = False) -> bool:
-        """Poison the outputs, replay the program and compare them. Return False if it names no output.
+        """Replay the program on poisoned memory and check its output. Return False if it names no output.
 
-        ``timed``: the program with timing events. Raises WrongOutputError.
+        The output must be that of the ops done one at a time when it was verified first. ``timed``: the program with
+        timing events. Raises WrongOutputError.
         """
-        program = self._timed if timed else self._plain
+        arena = self._bench.arena
+        kernels = [find_kernel(op) for op in self.schedule.ops if isinstance(op, Kernel)]
         with self._named_errors():
-            if not outputs(self.schedule):
-                self._replay_in_order(program)
-                return False
-            expected = self._reference()
-            self._reset()
-            self._replay_in_order(program)
-            for key, content in expected.items():
-                content.check(key.name, self._read(key, len(content.bytes)))
-        return True
+            self._expected = self._expected or self._one_at_a_time()
+            arena.reset(self.schedule)
+            self._replay_in_order(self._timed if timed else self._plain)
+            for key, expected in self._expected.items():
+                tolerance = max((spec.tolerance for spec in kernels), default=0.0)
+                check_content(key.name, arena.read(key, len(expected)), expected, tolerance)
+        return bool(self._expected)
 
-    def _reference(self) -> dict[Key, Content]:
-        """Return the outputs in NumPy, or of the ops each waited for.
-
-        The latter if a kernel has no reference in NumPy, or the host has no room for the content of all buffers.
-        """
-        sizes = buffers_of(self.schedule)
-        if has_reference(self.schedule) and REFERENCE_COPIES * sum(sizes.values()) <= free_host_bytes():
-            return run_reference(self.schedule)
-        if not self._one_at_a_time:
-            self._reset()
+    def _one_at_a_time(self) -> dict[Key, Bytes]:
+        """Return the outputs of the ops, each issued when the one before it is done."""
+        arena, wanted = self._bench.arena, outputs(self.schedule)
+        if wanted:
+            arena.reset(self.schedule)
             self._bench.queue_order.lose()
-            live = msgspec.structs.replace(self.schedule, launch="live")
-            for call, arguments in self._live_calls(live).issue:
+            for call, arguments in self._live_calls(msgspec.structs.replace(self.schedule, launch="live")).issue:
                 call(*arguments)
                 self._cuda.deviceSynchronize()
-            kernels = [op for op in self.schedule.ops if isinstance(op, Kernel)]
-            tolerance = max((find_kernel(op).tolerance(op.parameter) for op in kernels), default=0.0)
-            self._one_at_a_time = {
-                key: Content.of(self._read(key, sizes[key]).copy(), tolerance) for key in outputs(self.schedule)
-            }
-        return self._one_at_a_time
-
-    def _reset(self) -> None:
-        """Put every named buffer that it uses into the state in which the reference starts."""
-        arena, used = self._bench.arena, self._sources | self._written
-        for key, size in buffers_of(self.schedule).items():
-            if key.memory == "device":
-                arena.poison_device(key.name, size)
-            elif key.name in used and (key.name not in self._sources or key.name in arena.written):
-                arena.host(key)[:size] = initial(self.schedule, key, size)
-        self._cuda.deviceSynchronize()
-
-    def _read(self, key: Key, n_bytes: int) -> Bytes:
-        if key.memory == "device":
-            return self._bench.arena.read_device(key.name, n_bytes)
-        return self._bench.arena.host(key)[:n_bytes]
+        return {key: arena.read(key, size) for key, size in wanted.items()}
 
     def close(self) -> None:
-        """Destroy the graph."""
+        """Destroy the graph, and forget the expected output."""
+        self._expected = {}
         with contextlib.suppress(Exception):
             while self._graphs:
                 self._cuda.graphExecDestroy(self._graphs.pop())

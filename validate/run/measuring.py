@@ -27,6 +27,7 @@ from streamsim_validate.gpu import (
     buffers_of,
     check_fits,
     free_host_bytes,
+    outputs,
     prepare,
     union,
 )
@@ -283,20 +284,22 @@ class Replays(Runner):
         self._beside: list[Replayer] = []
 
     def plan(self, items: Sequence[Planned], on_step: OnStep) -> list[Sequence[Planned]]:  # noqa: ARG002
-        """Return the schedules in groups whose buffers fit together."""
+        """Return the schedules in groups whose buffers fit together, beside the outputs that are expected of each."""
         found: list[list[Planned]] = []
         together: dict[Key, int] = {}
+        kept = 0
         free_device, free_host = self._gpu.free_bytes(), free_host_bytes()
         for item in items:
             need = buffers_of(item.schedule)
             grown = union((together, need))
+            kept += sum(outputs(item.schedule).values())
             fits = False
             with suppress(InputError):
-                check_fits(grown, free_device, free_host)
+                check_fits(grown, free_device, free_host - kept)
                 fits = bool(found) and len(found[-1]) < GROUP_SIZE
             if not fits:
                 found.append([])
-                grown = need
+                grown, kept = need, sum(outputs(item.schedule).values())
             found[-1].append(item)
             together = grown
         return list(found)
