@@ -18,8 +18,8 @@ def lost(explanation: Explanation) -> dict[str, int]:
     return {loss.cause: loss.ticks for loss in explanation.losses if loss.ticks}
 
 
-def tried(scenario: Work, source: Origin | None = None) -> Iterator[tuple[str, Trial, tuple[Schedule, Device]]]:
+def tried(work: Work, source: Origin | None = None) -> Iterator[tuple[str, Trial, tuple[Schedule, Device]]]:
     """Every single change that is tried: against which cause, its trial, and the changed program."""
-    for trial in advise(*scenario[:2], source, budget_ops=0).alone:
+    for trial in advise(*work[:2], source, budget_ops=0).alone:
         assert trial.against is not None
         yield trial.against, trial, trial.made.work[:2]

@@ -64,31 +64,31 @@ class Values(NamedTuple):
     in_pairs: bool = False
 
 
-def changes_to_try(case: Work, values: Values, independent: bool = False) -> Iterator[tuple[Key, tuple[Change, ...]]]:
+def changes_to_try(work: Work, values: Values, independent: bool = False) -> Iterator[tuple[Key, tuple[Change, ...]]]:
     """Yield the changes to try of a program, with the cause against which each is tried.
 
     ``independent``: its steps are said to need nothing of each other.
     """
-    if not any(map(is_work, case.schedule.ops)):
+    if not any(map(is_work, work.schedule.ops)):
         return
-    if isinstance(case.source, LoopSource):
-        yield from _of_loop(case)
+    if isinstance(work.source, LoopSource):
+        yield from _of_loop(work)
         return
-    found = _Rows(case, values, independent)
-    for key, tries in (_OF_LAYERS if isinstance(case.source, LayersSource) else _TRIES).items():
+    found = _Rows(work, values, independent)
+    for key, tries in (_OF_LAYERS if isinstance(work.source, LayersSource) else _TRIES).items():
         with suppress(InputError):  # no chunks are shown
             for changes in tries(found):
                 yield key, changes
 
 
-def _of_loop(case: Work) -> Iterator[tuple[Key, tuple[Change, ...]]]:
+def _of_loop(work: Work) -> Iterator[tuple[Key, tuple[Change, ...]]]:
     """Yield the usual changes of a training loop, and enough workers for the loop with all of the others."""
     usual: dict[Key, tuple[Change, ...]] = {
         "pageable-memory": (make.pin(),),
         "host-waits": (make.make_async(), make.drop_sync()),
         "needless-order": (make.prefetch(1),),
     }
-    with_all = case
+    with_all = work
     for key, changes in usual.items():
         for change in changes:
             yield key, (change,)
@@ -100,12 +100,12 @@ def _of_loop(case: Work) -> Iterator[tuple[Key, tuple[Change, ...]]]:
 class _Rows:
     """The changes to try of one program."""
 
-    def __init__(self, case: Work, values: Values, independent: bool) -> None:
-        self._case, self._values, self._independent = case, values, independent
-        self._pipeline = case.pipeline
-        self._needs = dependences_of(case.schedule)
-        self._holds = has_host_waits(case.schedule)
-        self._release = _release(case)
+    def __init__(self, work: Work, values: Values, independent: bool) -> None:
+        self._work, self._values, self._independent = work, values, independent
+        self._pipeline = work.pipeline
+        self._needs = dependences_of(work.schedule)
+        self._holds = has_host_waits(work.schedule)
+        self._release = _release(work)
 
     def _held(self, several: Iterable[tuple[Change, ...]]) -> Tries:
         """Changes with the host waiting where it does now, and if that is early, with its release too."""
@@ -114,25 +114,25 @@ class _Rows:
                 yield changes if holds else (self._release, *changes)
 
     def warmed(self) -> Tries:
-        held_s = sum(self._case.schedule.ops[i].call_s or 0.0 for i in slow_calls(self._case))
-        if held_s and sum(load.busy for load in loads_of(self._case).values()) >= LEAST_WORK * held_s:
+        held_s = sum(self._work.schedule.ops[i].call_s or 0.0 for i in slow_calls(self._work))
+        if held_s and sum(load.busy for load in loads_of(self._work).values()) >= LEAST_WORK * held_s:
             yield (make.warm_calls(),)
 
     def pinned(self) -> Tries:
-        if has_pageable(self._case.schedule):
+        if has_pageable(self._work.schedule):
             yield (make.pin(),)
 
     def unheld(self) -> Tries:
-        if allocates(self._case.schedule):
+        if allocates(self._work.schedule):
             yield (make.pool(),)
         if self._holds:
             yield (make.make_async(),)
             yield (make.drop_sync(),)
-            if has_pageable(self._case.schedule):
+            if has_pageable(self._work.schedule):
                 yield make.pin(), self._release  # copies of pageable memory hold the host all the same
 
     def off_legacy(self) -> Tries:
-        if has_legacy(self._case.schedule):
+        if has_legacy(self._work.schedule):
             yield (make.off_legacy(),)
 
     def reordered(self) -> Tries:
@@ -147,7 +147,7 @@ class _Rows:
 
         Chunks that stay in order are copied ahead.
         """
-        schedule = self._case.schedule
+        schedule = self._work.schedule
         if self._pipeline is not None:
             if self._pipeline.workload.in_order and not self._pipeline.config.is_prefetch:
                 yield (make.prefetch(1),)
@@ -162,31 +162,31 @@ class _Rows:
         yield from self._held(((make.drop_waits(),), *more))
         for times in (RING, OWN):
             with suppress(InputError):  # no buffer is named that could be more of them
-                make.buffers(times).make(self._case)
+                make.buffers(times).make(self._work)
                 yield from self._held((make.buffers(times), *changes) for changes in ((), *more))
 
     def _has_one_working_stream(self) -> bool:
         """Return True if kernels and copies back are in one stream, but not the legacy stream among blocking ones."""
-        schedule = self._case.schedule
+        schedule = self._work.schedule
         working = {op.stream for op in schedule.ops if isinstance(op, Kernel) or stage_of(op) == COPIES_BACK}
         return len(working) == 1 and not has_legacy(schedule)
 
     def _more_streams(self) -> list[int]:
-        now = 0 if self._has_parts() else len(working_streams(self._case.schedule))
+        now = 0 if self._has_parts() else len(working_streams(self._work.schedule))
         most = min(self._chunks(), most_streams(self._pipeline.workload)) if self._pipeline else self._chunks()
         return [n for n in self._values.streams if now < n <= most]
 
     def _has_parts(self) -> bool:
         """Return True if streams have parts to play, such as copying in: no chunk is in one of them."""
-        ops, needs = self._case.schedule.ops, self._needs
+        ops, needs = self._work.schedule.ops, self._needs
         of: dict[int, int] = {}
         works = [i for i, op in enumerate(ops) if is_work(op) and i not in needs.common]
         return any(of.setdefault(needs.chunk[i], ops[i].stream or 0) != (ops[i].stream or 0) for i in works)
 
     def buffered(self) -> Tries:
         """Layers that take turns over more buffers: one more, twice as many, one for each."""
-        assert isinstance(self._case.source, LayersSource)
-        layers, config = self._case.source.layers, self._case.source.config
+        assert isinstance(self._work.source, LayersSource)
+        layers, config = self._work.source.layers, self._work.source.config
         slots, all_slots = config.slots(layers), replace(config, depth=len(layers.steps)).slots(layers)
         for depth in dict.fromkeys((slots + 1, RING * slots, all_slots)):
             if slots < depth <= all_slots:
@@ -196,7 +196,7 @@ class _Rows:
         chunks, most, workload = self._chunks(), self._values.most_chunks, self._pipeline and self._pipeline.workload
         is_one = chunks == 1 and not (self._pipeline and self._pipeline.config.is_prefetch)
         for finer in (chunks * factor for factor in self._values.factors):
-            if len(self._case.schedule) * finer > MOST_OPS * chunks:
+            if len(self._work.schedule) * finer > MOST_OPS * chunks:
                 continue
             if finer > (min(most, workload.most_chunks) if workload else most):
                 continue
@@ -214,51 +214,51 @@ class _Rows:
                 yield (make.chunks(ceil(chunks / factor)),)
 
     def _chunks(self) -> int:
-        return self._pipeline.config.chunks if self._pipeline else chunk_count(self._case.schedule)
+        return self._pipeline.config.chunks if self._pipeline else chunk_count(self._work.schedule)
 
     def less_worked(self) -> Tries:
         """Fewer chunks, where the host works before each; or workers that load the data of steps."""
         if self._pipeline is None:
-            yield (make.workers(enough_workers(self._case)),)
+            yield (make.workers(enough_workers(self._work)),)
         elif self._pipeline.workload.host_work_s:
             yield from self.coarser()
 
     def connected(self) -> Tries:
-        if has_few_connections(self._case):
+        if has_few_connections(self._work):
             yield from self._fewer_streams()
-            if _has_queues(self._case.device):
-                used = len(working_streams(self._case.schedule))
-                wanted = min(MOST_CONNECTIONS, max(used, self._case.device.connections))
+            if _has_queues(self._work.device):
+                used = len(working_streams(self._work.schedule))
+                wanted = min(MOST_CONNECTIONS, max(used, self._work.device.connections))
                 for number in dict.fromkeys((wanted, MOST_CONNECTIONS)):
                     yield (make.connections(number),)
 
     def thinned(self) -> Tries:
-        if not has_few_connections(self._case):  # else that is to blame
+        if not has_few_connections(self._work):  # else that is to blame
             yield from self._fewer_streams()
 
     def _fewer_streams(self) -> Tries:
         if not self._has_parts():
-            now = len(working_streams(self._case.schedule))
+            now = len(working_streams(self._work.schedule))
             for n in (n for n in reversed((1, *self._values.streams)) if n < now):
                 yield (make.streams(n),)
 
     def launched(self) -> Tries:
         """As a CUDA graph, or without one. A recording is one run: as a whole it would be captured and run once."""
-        if self._case.schedule.launch == "graph":
+        if self._work.schedule.launch == "graph":
             yield (make.live(),)
             return
         graph = make.graph()
-        if not is_recorded(self._case.schedule) and not graph.needs(self._case):
+        if not is_recorded(self._work.schedule) and not graph.needs(self._work):
             yield (graph,)
         if self._pipeline is None:
             yield (make.step_graphs(),)
 
 
-def _release(case: Work) -> Change:
+def _release(work: Work) -> Change:
     """Return the change that lets the host go on: asynchronous copies, or if it waits for more, a wait at the end."""
     release = make.make_async()
     with suppress(InputError):
-        if not has_host_waits(release.make(case).schedule):
+        if not has_host_waits(release.make(work).schedule):
             return release
     return make.drop_sync()
 

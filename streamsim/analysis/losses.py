@@ -167,31 +167,31 @@ BUDGET = 20_000  # ops simulated for an exact split; beyond, two orders
 # The same work without a cause
 
 
-def has_few_connections(case: Work) -> bool:
+def has_few_connections(work: Work) -> bool:
     """Return True if streams must share a hardware queue in front of some engine."""
-    least = min(case.device.connections, case.device.copy_engines.connections)
-    return len({stream or 1 for stream in working_streams(case.schedule)}) > least  # the legacy one uses stream 1's
+    least = min(work.device.connections, work.device.copy_engines.connections)
+    return len({stream or 1 for stream in working_streams(work.schedule)}) > least  # the legacy one uses stream 1's
 
 
-def _with(case: Work, change: Callable[[Op], Op], device: Device) -> Work:
+def _with(work: Work, change: Callable[[Op], Op], device: Device) -> Work:
     """Return the program with each op changed, on another device; the same schedule if no op changes."""
-    schedule = case.schedule
+    schedule = work.schedule
     ops = tuple(map(change, schedule.ops))
     return Work(schedule if all(map(is_, ops, schedule.ops)) else replace(schedule, ops=ops), device)
 
 
-def without_host_costs(case: Work) -> Work:
+def without_host_costs(work: Work) -> Work:
     """Return the program in which the host's calls take no time."""
 
     def free(op: Op) -> Op:
         return op if isinstance(op, HostWork | WaitThread) or not op.call_s else replace(op, call_s=0.0)
 
-    return _with(case, free, without(case.device, "host"))
+    return _with(work, free, without(work.device, "host"))
 
 
-def has_host_work(case: Work) -> bool:
+def has_host_work(work: Work) -> bool:
     """Return True if the host does something between its calls before the last copy or kernel is issued."""
-    ops = case.schedule.ops[: max(0, last_work(case.schedule))]
+    ops = work.schedule.ops[: max(0, last_work(work.schedule))]
     return any(isinstance(op, HostWork) and op.duration_s for op in ops)
 
 
@@ -211,7 +211,7 @@ def without_once(schedule: Schedule, once: Collection[Copy]) -> Schedule:
     return replace(schedule, ops=ops, streams=(*schedule.streams, *NON_BLOCKING))
 
 
-def without_latencies(case: Work) -> Work:
+def without_latencies(work: Work) -> Work:
     """Return the program in which copies take their bytes' time and kernels their elements', and hand-overs none.
 
     A crowd of copies costs a copy's first bytes nothing, either.
@@ -220,13 +220,13 @@ def without_latencies(case: Work) -> Work:
     def bare(op: Op) -> Op:
         if not isinstance(op, Kernel) or op.duration_s is not None:
             return op
-        alone_s, share, *_ = case.device.occupancy(op)
+        alone_s, share, *_ = work.device.occupancy(op)
         return replace(op, duration_s=alone_s * share, fill=1.0, share=1.0, threads=0, parts=())
 
-    return _with(case, bare, without(case.device, "crowd", "copy-latency", "launch", "hand-over"))
+    return _with(work, bare, without(work.device, "crowd", "copy-latency", "launch", "hand-over"))
 
 
-def _with_enough_blocks(case: Work) -> Work:
+def _with_enough_blocks(work: Work) -> Work:
     """Return the program whose kernels all fill the card, and end so much earlier."""
 
     def filled(op: Op) -> Op:
@@ -234,7 +234,7 @@ def _with_enough_blocks(case: Work) -> Work:
             return op
         return replace(op, fill=1.0, threads=0, duration_s=max(SHORTEST_KERNEL_S, op.duration_s * op.fill))
 
-    return _with(case, filled, case.device)
+    return _with(work, filled, work.device)
 
 
 # How evenly the work loads the engines, and the streams each engine
@@ -247,11 +247,11 @@ class Load(NamedTuple):
     busiest: float
 
 
-def loads_of(case: Work) -> dict[str, Load]:
+def loads_of(work: Work) -> dict[str, Load]:
     """Return the load of each engine that is used: bytes at the rate of pinned memory, kernels without latencies."""
-    names, engine_of = ENGINES[case.device.copy_engines.count]
+    names, engine_of = ENGINES[work.device.copy_engines.count]
     there, back, compute = (names[engine_of[kind]] for kind in (H2D, D2H, KERNEL))
-    schedule, device = without_latencies(case)[:2]
+    schedule, device = without_latencies(work)[:2]
     busy, of_streams = defaultdict[str, float](float), defaultdict[str, dict[int, float]](lambda: defaultdict(float))
     for op in schedule.ops:
         if isinstance(op, Copy):
@@ -283,12 +283,12 @@ def limits_of(loads: dict[str, Load], floor: int) -> tuple[int, dict[Key, int]]:
 
 
 def _of_device(change: Callable[[Device], Device]) -> Callable[[Work], Work]:
-    return lambda case: Work(case.schedule, change(case.device))
+    return lambda work: Work(work.schedule, change(work.device))
 
 
 # What is changed behind the order and the calls, each after those before it.
 _WITHOUT: dict[Key, Callable[[Work], Work]] = {
-    "pageable-memory": lambda case: Work(calls.pinned(case.schedule), case.device),
+    "pageable-memory": lambda work: Work(calls.pinned(work.schedule), work.device),
     "connections": _of_device(lambda device: device.with_connections(MOST_CONNECTIONS)),
     "duplex": _of_device(lambda device: without(device, "duplex")),
     "host-issue": without_host_costs,
@@ -298,22 +298,22 @@ _PROGRAM = {"legacy-stream", "host-waits", "issue-order", "needless-order", "cop
 
 
 class Removals:
-    """Simulates a schedule on a device, the ``case``, without some of the causes that are present in it.
+    """Simulates a schedule on a device, the ``work``, without some of the causes that are present in it.
 
     ``is_exact``: over all orders of removal; else over two.
     """
 
-    def __init__(self, case: Work) -> None:
-        self.case = case
-        schedule = case.schedule
+    def __init__(self, work: Work) -> None:
+        self.work = work
+        schedule = work.schedule
         self._needs = dependences_of(schedule)
         self._once = [op for i in sorted(self._needs.common) if isinstance(op := schedule.ops[i], Copy)]
         self.is_racy = self._needs.is_racy
         self._known: dict[frozenset[Key], int] = {}
         self._programs = ResultCache[Schedule]()  # by causes
-        self.loads = loads_of(case)
+        self.loads = loads_of(work)
         self.simulations = 0
-        self.timeline = self._simulate(case)
+        self.timeline = self._simulate(work)
         self.makespan = self._known[frozenset()] = ticks(self.timeline.makespan_s)
         is_present = self._is_present()
         self.present = [key for key in KEYS if is_present.get(key)]
@@ -321,7 +321,7 @@ class Removals:
         self.is_exact = len(schedule.ops) << len(self.present) <= BUDGET
 
     def _is_present(self) -> dict[Key, bool]:
-        case, schedule, needs = self.case, self.case.schedule, self._needs
+        work, schedule, needs = self.work, self.work.schedule, self._needs
         directions = {op.direction for op in schedule.ops if isinstance(op, Copy)}
         return {
             "pageable-memory": calls.has_pageable(schedule),
@@ -330,17 +330,17 @@ class Removals:
             "issue-order": bool(needs.orders),
             "needless-order": needs.has_needless_order,
             "copied-once": bool(self._once),
-            "connections": has_few_connections(case),
-            "host-work": has_host_work(case),
-            "slow-calls": bool(calls.slow_calls(case)),
-            "duplex": len(directions) == case.device.copy_engines.count == 2 and _WITHOUT["duplex"](case) != case,
-            "host-issue": without_host_costs(case) != case,
-            "small-chunks": without_latencies(case) != case,
+            "connections": has_few_connections(work),
+            "host-work": has_host_work(work),
+            "slow-calls": bool(calls.slow_calls(work)),
+            "duplex": len(directions) == work.device.copy_engines.count == 2 and _WITHOUT["duplex"](work) != work,
+            "host-issue": without_host_costs(work) != work,
+            "small-chunks": without_latencies(work) != work,
         }
 
     def _best_order(self) -> str | None:
         """Return the order of issue that helps most alone."""
-        schedule, device, *_ = self.case
+        schedule, device, *_ = self.work
         orders = {order: self._needs.reordered(schedule, order, holds=True) for order in self._needs.orders}
         if len(orders) < 2:
             return next(iter(orders), None)
@@ -355,7 +355,7 @@ class Removals:
     def worth_s(self, key: Key) -> float | None:
         """Return by how much the makespan shrinks, in seconds, without a cause; None for one that is not removed."""
         if key == "few-blocks":
-            alone = self.run(_with_enough_blocks(self.case))
+            alone = self.run(_with_enough_blocks(self.work))
         elif key in self.present:
             alone = self.time(frozenset((key,)))
         else:
@@ -365,43 +365,43 @@ class Removals:
     def scenario(self, removed: frozenset[Key]) -> Work:
         """Return the program without the causes ``removed``."""
         schedule = self._programs.of(removed & _PROGRAM, lambda: self._changed(removed))
-        case = Work(schedule, self.case.device)
+        work = Work(schedule, self.work.device)
         for cause, change in _WITHOUT.items():
-            case = change(case) if cause in removed else case
-        return case
+            work = change(work) if cause in removed else work
+        return work
 
     def _changed(self, removed: frozenset[Key]) -> tuple[Schedule, int]:
         """Return the schedule with other calls, order and streams, and its cost in the cache."""
         made = self._reissued(removed)
-        made = calls.without_slow_calls(Work(made, self.case.device)) if "slow-calls" in removed else made
+        made = calls.without_slow_calls(Work(made, self.work.device)) if "slow-calls" in removed else made
         made = without_once(made, self._once) if "copied-once" in removed else made
         if "host-work" in removed:
             made = replace(made, ops=tuple(op for op in made.ops if not isinstance(op, HostWork)))
         return made, len(made)
 
     def _reissued(self, removed: frozenset[Key]) -> Schedule:
-        schedule, holds = self.case.schedule, "host-waits" not in removed
+        schedule, holds = self.work.schedule, "host-waits" not in removed
         is_ordered = not removed & {"needless-order", "issue-order"}
         if not holds:
             schedule = calls.without_host_waits(schedule) if is_ordered else calls.unblocked(schedule)
         schedule = without_legacy(schedule) if "legacy-stream" in removed else schedule
         if is_ordered:
-            return still_ordered(self.case.schedule, schedule)
+            return still_ordered(self.work.schedule, schedule)
         order = self._order if "issue-order" in removed else None
         if "needless-order" in removed:
-            connections = self.case.device.connections
+            connections = self.work.device.connections
             most = connections if connections > 1 else MOST_CONNECTIONS
             return self._needs.unordered(schedule, order, holds, most)
         assert order is not None
         return self._needs.reordered(schedule, order, holds)
 
-    def run(self, case: Work) -> int:
+    def run(self, work: Work) -> int:
         """Return the makespan of any program, in ticks."""
-        return ticks(self._simulate(case).makespan_s)
+        return ticks(self._simulate(work).makespan_s)
 
-    def _simulate(self, case: Work) -> Timeline:
+    def _simulate(self, work: Work) -> Timeline:
         self.simulations += 1
-        return simulate_one_of_many(*case[:2], many=SIMULATIONS)
+        return simulate_one_of_many(*work[:2], many=SIMULATIONS)
 
 
 # How causes share what they have lost together
@@ -427,7 +427,7 @@ def split_of(removals: Removals) -> Split:
     """
     times = _shortest(removals)
     everything = frozenset(removals.present)
-    bare, own = removals.scenario(everything), lower_bound(*removals.case[:2])
+    bare, own = removals.scenario(everything), lower_bound(*removals.work[:2])
     both = own.each, lower_bound(*bare[:2]).each
     work = {name: min(each.get(name, 0.0) for each in both) for name in ENGINE_WORDS.values()}
     bound_by = max(work, key=work.__getitem__)

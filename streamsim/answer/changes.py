@@ -109,10 +109,10 @@ def _loop_of(trial: Trial) -> Loop | None:
 def _first_steps(found: Advice) -> Pictures:
     """Return the time lines as it is and with the first changes: of a loop, its first steps."""
     cases = {trial.text or AS_IT_IS: trial.made.work for trial in (found.before, found.first or found.before)}
-    loops = {title: case.source for title, case in cases.items() if isinstance(case.source, LoopSource)}
+    loops = {title: work.source for title, work in cases.items() if isinstance(work.source, LoopSource)}
     steps = PICTURED + max((source.loop.workers for source in loops.values()), default=0)
     cases |= {title: source.work(steps) for title, source in loops.items()}
-    return Pictures.of({title: simulate_one_of_many(*case[:2]) for title, case in cases.items()})
+    return Pictures.of({title: simulate_one_of_many(*work[:2]) for title, work in cases.items()})
 
 
 def _loop_table(rows: Sequence[dict[str, Any]], of_batch: str, within: float) -> Table:

@@ -85,13 +85,13 @@ def loop_command(
 
     Exit codes: 0 ok, 2 usage or bad input.
     """  # noqa: D301 - click wants the backspace itself
-    loop, case, asked = _asked(context, file, picked(LoopFile, options))
+    loop, work, asked = _asked(context, file, picked(LoopFile, options))
     with noting_compilation():
-        found = advise(*case[:3])
+        found = advise(*work[:3])
     if output is not None:
         write_text(first_program(found, LoopSource(loop, asked.load())), output)
     shown = f"{one_line(file.name)}: {_words(loop)}" if file is not None and kind_of_file(file) == PROGRAM else ""
-    emit(loop_answer(found, options["batch"] or 0, asked.inputs(), shown), case.device)
+    emit(loop_answer(found, options["batch"] or 0, asked.inputs(), shown), work.device)
 
 
 def first_program(found: Advice, source: LoopSource) -> str:

@@ -1,6 +1,6 @@
 """The same work issued in another way: each change of a program makes a schedule that could be run in its place.
 
-``changes`` are all of them by name, each of a ``scenario``: a program and its device. ``ops`` says what single ops and
+``changes`` are all of them by name, each of a ``Work``: a program on its device. ``ops`` says what single ops and
 streams are. ``dependences`` says what ops need of each other, which of them make a chunk, and issues them anew, free of
 races. ``chunks`` deals chunks or steps out, cuts and merges them, and copies ahead. The ``guard`` says which orders a
 change has lost, and the condition for each. ``calls_and_memory`` changes how the host calls and loads, and where its

@@ -191,7 +191,7 @@ def _is_allocation(op: Op) -> bool:
     return isinstance(op, HostWork | Synchronize) and op.name.startswith(ALLOCATIONS)
 
 
-def slow_calls(scenario: Work) -> dict[int, float]:
+def slow_calls(work: Work) -> dict[int, float]:
     """Return the ops whose calls hold the host far longer than usual, and the usual time of each in seconds.
 
     Of the copies and launches before the last work that say what they cost, those of ten times the usual time. A wait
@@ -199,7 +199,7 @@ def slow_calls(scenario: Work) -> dict[int, float]:
     at least three calls of a kind say what is usual, slow ones take at least 20 us, else 100 us, and the profile says
     what is usual.
     """
-    schedule, device = scenario[:2]
+    schedule, device = work[:2]
     costs: dict[type[Op], list[tuple[int, float]]] = {}
     repeated, launched = dict[type[Op], list[float]](), set[str]()
     for i, op in enumerate(schedule.ops[: last_work(schedule) + 1]):
@@ -226,25 +226,25 @@ def _usual_s(kind: type[Op], device: Device) -> float:
     return calls.get(kind, host.record_s) + host.first_on_stream_s
 
 
-def without_slow_calls(scenario: Work) -> Schedule:
+def without_slow_calls(work: Work) -> Schedule:
     """Return the schedule in which every slow call takes the usual time."""
-    usual = slow_calls(scenario)
-    ops = [replace(op, call_s=usual[i]) if i in usual else op for i, op in enumerate(scenario.schedule.ops)]
-    return replace(scenario.schedule, ops=tuple(ops))
+    usual = slow_calls(work)
+    ops = [replace(op, call_s=usual[i]) if i in usual else op for i, op in enumerate(work.schedule.ops)]
+    return replace(work.schedule, ops=tuple(ops))
 
 
-def slow_calls_apart(case: Work) -> Schedule:
+def slow_calls_apart(work: Work) -> Schedule:
     """Return the schedule with the extra time of slow calls as host work before them.
 
     If a call is then made several times, what is done once, such as loading a module, is not repeated.
     """
-    usual, ops = slow_calls(case), list[Op]()
-    for i, op in enumerate(case.schedule.ops):
+    usual, ops = slow_calls(work), list[Op]()
+    for i, op in enumerate(work.schedule.ops):
         if i in usual:
             ops.append(HostWork((op.call_s or 0.0) - usual[i], f"first {type(op).__name__.lower()}", op.thread))
             op = replace(op, call_s=usual[i])
         ops.append(op)
-    return replace(case.schedule, ops=tuple(ops)) if usual else case.schedule
+    return replace(work.schedule, ops=tuple(ops)) if usual else work.schedule
 
 
 LEAST_OPS = 3  # copies and kernels: a graph of fewer saves no call
@@ -343,20 +343,20 @@ def with_workers(schedule: Schedule, count: int) -> Schedule:
     return replace(schedule, ops=tuple(chain.from_iterable(ops)))
 
 
-def enough_workers(case: Work) -> int:
+def enough_workers(work: Work) -> int:
     """Return the fewest workers with which a program does not wait for loading; of a loop at least those that it has.
 
     Raises InputError as :func:`with_workers` for a program that is not of a loop.
     """
-    source, schedule = case.source, case.schedule
+    source, schedule = work.source, work.schedule
     if isinstance(source, LoopSource):
         now, load_s, steps = source.loop.workers, source.loop.load_s, 1
-        case = source.with_fields(load_s=0.0, workers=source.loop.period_workers).work()
+        work = source.with_fields(load_s=0.0, workers=source.loop.period_workers).work()
     else:
         loads = _loads_of(schedule)
         places = set(chain.from_iterable(loads))
         now, steps = 0, len(loads)
         load_s = own_work_s(schedule.ops[i] for i in places) / sum(map(bool, loads))
-        case = case.issued(replace(schedule, ops=tuple(op for i, op in enumerate(schedule.ops) if i not in places)))
-    step_s = case.seconds_of(simulate_one_of_many(*case[:2])) / steps
+        work = work.issued(replace(schedule, ops=tuple(op for i, op in enumerate(schedule.ops) if i not in places)))
+    step_s = work.seconds_of(simulate_one_of_many(*work[:2])) / steps
     return max(now, min(MOST_WORKERS, ceil(load_s / max(step_s, 1e-9) - 1e-9)))

@@ -1,6 +1,6 @@
 """The changes that can be made to a program: for each what it does, what it assumes, and its words.
 
-A change turns a case into another one: with another schedule, another device, or both. Copies and kernels do the same
+A change turns a program into another one: another schedule, another device, or both. Copies and kernels do the same
 work on the same bytes, and a program without races stays without races. If the workload of a schedule is known, a
 change of chunks, streams, order, buffers, memory or launch is the same pattern with other options. Otherwise the change
 works on the ops. It may have to assume what the schedule does not show, such as independent steps, and says so. Several
@@ -109,13 +109,13 @@ class Change(NamedTuple):
     copies_ahead: bool = False
     of_loop: Callable[[LoopSource], OfLoop] | None = None
 
-    def of(self, case: Work) -> "Change":
-        """Return the change as it is made to ``case``. Raises InputError if that is a loop without such a change."""
-        if not isinstance(case.source, LoopSource):
+    def of(self, work: Work) -> "Change":
+        """Return the change as it is made to ``work``. Raises InputError if that is a loop without such a change."""
+        if not isinstance(work.source, LoopSource):
             return self
         if self.of_loop is None:
             raise InputError("the program is a training loop, which has no such change; try --pin or --workers")
-        loop, words, needs = self.of_loop(case.source)
+        loop, words, needs = self.of_loop(work.source)
         return self._replace(make=lambda _: loop.work(), does=lambda _: words, needs=lambda _: needs)
 
     @property
@@ -170,21 +170,21 @@ def changed(change: Change, was: Changed, independent: bool = True) -> Changed:
     ``independent``: True if the user said that the steps are independent and can be cut. Raises InputError, which
     names the change, if it cannot be made.
     """
-    case = was.work
+    work = was.work
     try:
-        change = change.of(case)
-        made = change.make(case)
-        conditions = dict.fromkeys(filter(None, (change.needs(case), *_conditions(change, case, made))))
+        change = change.of(work)
+        made = change.make(work)
+        conditions = dict.fromkeys(filter(None, (change.needs(work), *_conditions(change, work, made))))
         unsaid = [] if independent else [some for some in conditions if some in TO_BE_SAID]
         if unsaid:
             raise InputError(f"nothing in the schedule shows that {unsaid[0]}; if so, say it with --independent")
     except InputError as error:
         message = str(error)
         raise type(error)(message if message.startswith("--") else f"{change.option}: {message}") from None
-    if made[:2] == case[:2]:
+    if made[:2] == work[:2]:
         return was._replace(work=made)
     assumes = tuple(dict.fromkeys((*was.assumes, *conditions)))
-    return Changed(made, (*was.options, change.option), (*was.words, change.does(case)), assumes)
+    return Changed(made, (*was.options, change.option), (*was.words, change.does(work)), assumes)
 
 
 def _conditions(change: Change, was: Work, made: Work) -> Iterator[str]:
@@ -217,19 +217,19 @@ def _of_steps(change: Change, lost: Sequence[Lost], ops: Sequence[Op]) -> str:
     return "" if all(is_load(op) and not names_memory(op) for op in copies) else IN_TIME
 
 
-def changed_by(changes: Iterable[Change], case: Work, independent: bool = True) -> Changed:
+def changed_by(changes: Iterable[Change], work: Work, independent: bool = True) -> Changed:
     """Return the program with all changes, made one after another as by :func:`changed`."""
-    return reduce(lambda found, change: changed(change, found, independent), changes, Changed(case))
+    return reduce(lambda found, change: changed(change, found, independent), changes, Changed(work))
 
 
-def _still_ordered(case: Work, schedule: Schedule) -> Work:
-    """Return the case with a schedule whose ops may have lost an order, and with the waits that its data needs then."""
-    return case.issued(still_ordered(case.schedule, schedule))
+def _still_ordered(work: Work, schedule: Schedule) -> Work:
+    """Return the program with a schedule that may have lost an order, and the waits that its data needs then."""
+    return work.issued(still_ordered(work.schedule, schedule))
 
 
 def _of_results(condition: str) -> Callable[[Work], str]:
     """Return a function that gives the ``condition`` of recorded programs; others say how their host uses results."""
-    return lambda case: condition if case.pipeline is None and is_recorded(case.schedule) else ""
+    return lambda work: condition if work.pipeline is None and is_recorded(work.schedule) else ""
 
 
 # Memory and calls
@@ -238,10 +238,10 @@ def _of_results(condition: str) -> Callable[[Work], str]:
 def pin() -> Change:
     """Pin all host memory. The call of a copy that was pageable takes the profile's time."""
 
-    def make(case: Work) -> Work:
-        if case.pipeline is not None:
-            return case.with_options(memory="pinned")
-        return _still_ordered(case, calls.pinned(case.schedule))
+    def make(work: Work) -> Work:
+        if work.pipeline is not None:
+            return work.with_options(memory="pinned")
+        return _still_ordered(work, calls.pinned(work.schedule))
 
     words = "allocate the host buffers as pinned memory"
     return Change("--pin", make, lambda _: words, of_loop=_setting("pin_memory=True", is_pinned=True))
@@ -251,7 +251,7 @@ def keep() -> Change:
     """Keep on the card what a step copies back and the next one copies to the card again."""
     return Change(
         "--keep",
-        lambda case: case.issued(*calls.kept_on_card(case.schedule)),
+        lambda work: work.issued(*calls.kept_on_card(work.schedule)),
         lambda _: "keep on the card what comes back and goes up again",
         lambda _: ONLY_PASSED_ON,
     )
@@ -260,20 +260,20 @@ def keep() -> Change:
 def off_legacy() -> Change:
     """Issue the legacy default stream's ops elsewhere, and make all streams non-blocking."""
 
-    def does(case: Work) -> str:
-        unknown = orders_unknown(case.schedule)
+    def does(work: Work) -> str:
+        unknown = orders_unknown(work.schedule)
         where = "the streams of the ops before them" if unknown else "a stream of their own"
-        events = ", with events where ops need each other" * (has_legacy(case.schedule) and not unknown)
+        events = ", with events where ops need each other" * (has_legacy(work.schedule) and not unknown)
         return f"issue the legacy default stream's ops in {where}, make all streams non-blocking{events}"
 
-    return Change("--off-legacy", lambda case: _still_ordered(case, without_legacy(case.schedule)), does)
+    return Change("--off-legacy", lambda work: _still_ordered(work, without_legacy(work.schedule)), does)
 
 
 def make_async() -> Change:
     """Let no copy hold the host, nor a synchronisation with its stream right behind the copy."""
     return Change(
         "--async",
-        lambda case: _depth_first(case) or _still_ordered(case, calls.asynchronous(case.schedule)),
+        lambda work: _depth_first(work) or _still_ordered(work, calls.asynchronous(work.schedule)),
         lambda _: "use asynchronous copies",
         _of_results(READS_NO_RESULT),
         of_loop=_setting("non_blocking=True", non_blocking=True),
@@ -284,43 +284,43 @@ def drop_sync() -> Change:
     """Let the host wait only at the end."""
     return Change(
         "--drop-sync",
-        lambda case: _depth_first(case) or _still_ordered(case, calls.without_host_waits(case.schedule)),
+        lambda work: _depth_first(work) or _still_ordered(work, calls.without_host_waits(work.schedule)),
         lambda _: "use asynchronous copies and synchronise once at the end",
         _of_results(NEEDS_NO_RESULT),
         of_loop=_setting("the loss read once in a while", LATER, reads_loss=False),
     )
 
 
-def _depth_first(case: Work) -> Work | None:
+def _depth_first(work: Work) -> Work | None:
     """A serial pipeline with nothing that holds its host; others have nothing but pageable memory."""
-    pipeline = case.pipeline
+    pipeline = work.pipeline
     if pipeline is None:
         return None
-    return case.with_options(order="depth-first") if pipeline.config.is_blocking else case
+    return work.with_options(order="depth-first") if pipeline.config.is_blocking else work
 
 
 def pool() -> Change:
     """Allocate memory once before, or from a pool. No free then waits for the card."""
     return Change(
         "--pool",
-        lambda case: case.issued(calls.pooled(case.schedule)),
+        lambda work: work.issued(calls.pooled(work.schedule)),
         lambda _: "allocate memory once, or from a pool (cudaMallocAsync), and free nothing in between",
-        lambda case: READS_NO_RESULT if any(stage_of(op) == COPIES_BACK for op in case.schedule.ops) else "",
+        lambda work: READS_NO_RESULT if any(stage_of(op) == COPIES_BACK for op in work.schedule.ops) else "",
     )
 
 
 def warm_calls() -> Change:
     """Make calls once before that hold the host far longer than others of their kind."""
 
-    def does(case: Work) -> str:
-        ops = case.schedule.ops
-        slow = sorted(calls.slow_calls(case), key=lambda i: -(ops[i].call_s or 0.0))
+    def does(work: Work) -> str:
+        ops = work.schedule.ops
+        slow = sorted(calls.slow_calls(work), key=lambda i: -(ops[i].call_s or 0.0))
         op, more = ops[slow[0]], f", and {len(slow) - 1} more" if len(slow) > 1 else ""
         launching = f" to launch {shown(op.name)}" if isinstance(op, Kernel) else ""
         held = f"held the host for {format_seconds(op.call_s or 0.0)}{launching}{more}"
         return f"make the call once before: {call_name(op)} of ops[{slow[0]}] {held}"
 
-    return Change("--warm-calls", lambda case: case.issued(calls.without_slow_calls(case)), does)
+    return Change("--warm-calls", lambda work: work.issued(calls.without_slow_calls(work)), does)
 
 
 def workers(count: int) -> Change:
@@ -328,7 +328,7 @@ def workers(count: int) -> Change:
     words = counted(count, "worker")
     return Change(
         f"--workers {count}",
-        lambda case: case.issued(with_workers(case.schedule, count)),
+        lambda work: work.issued(with_workers(work.schedule, count)),
         lambda _: f"load the data in {words}",
         lambda _: f"{LOADS_ALONE} and {CORES}",
         of_loop=_setting(words, CORES, workers=count),
@@ -341,16 +341,16 @@ def workers(count: int) -> Change:
 def chunks(count: int) -> Change:
     """Cut the work into ``count`` chunks in all."""
 
-    def make(case: Work) -> Work:
-        if case.pipeline is not None:
-            return case.with_options(chunks=count, streams=min(case.pipeline.config.streams, count))
-        known = dependences_of(case.first).shared.values() if case.first else ()  # another change may hide it
-        made = case.schedule if is_by_steps(case.schedule) else calls.slow_calls_apart(case)
-        return case.issued(made).issued(*in_chunks(made, count, frozenset(chain.from_iterable(known))))
+    def make(work: Work) -> Work:
+        if work.pipeline is not None:
+            return work.with_options(chunks=count, streams=min(work.pipeline.config.streams, count))
+        known = dependences_of(work.first).shared.values() if work.first else ()  # another change may hide it
+        made = work.schedule if is_by_steps(work.schedule) else calls.slow_calls_apart(work)
+        return work.issued(made).issued(*in_chunks(made, count, frozenset(chain.from_iterable(known))))
 
-    def needs(case: Work) -> str:
-        schedule = case.schedule
-        is_known = case.pipeline or chunk_count(schedule) == count or not dependences_of(schedule).unnamed
+    def needs(work: Work) -> str:
+        schedule = work.schedule
+        is_known = work.pipeline or chunk_count(schedule) == count or not dependences_of(schedule).unnamed
         return "" if is_known else CAN_BE_CUT
 
     return Change(f"--chunks {count}", make, lambda _: f"cut into {counted(count, 'chunk')}", needs)
@@ -359,16 +359,16 @@ def chunks(count: int) -> Change:
 def streams(count: int) -> Change:
     """Deal the chunks out to ``count`` streams in turn."""
 
-    def make(case: Work) -> Work:
-        if case.pipeline is None:
-            return case.issued(in_streams(case.schedule, count))
-        config = case.pipeline.config
+    def make(work: Work) -> Work:
+        if work.pipeline is None:
+            return work.issued(in_streams(work.schedule, count))
+        config = work.pipeline.config
         order = "depth-first" if _has_own_streams(config) else config.order
-        return case.with_options(order=order, streams=count, buffers=config.slots)
+        return work.with_options(order=order, streams=count, buffers=config.slots)
 
-    def does(case: Work) -> str:
-        config = case.pipeline.config if case.pipeline else None
-        now = config.streams if config else len(working_streams(case.schedule))
+    def does(work: Work) -> str:
+        config = work.pipeline.config if work.pipeline else None
+        now = config.streams if config else len(working_streams(work.schedule))
         if count < now:
             return f"use {counted(count, 'stream')} instead of {now}"
         depth_first = " depth-first" if config and _has_own_streams(config) else ""
@@ -386,14 +386,14 @@ def _has_own_streams(config: Config) -> bool:
 def order(name: str) -> Change:
     """Issue the same ops in another order: depth-first (chunk by chunk) or breadth-first (stage by stage)."""
 
-    def make(case: Work) -> Work:
-        if case.pipeline is not None and {name, case.pipeline.config.order} <= ISSUE_ORDERS:
-            return case.with_options(order=name)  # each chunk's host work before it
-        return case.issued(*in_order(case.schedule, name))
+    def make(work: Work) -> Work:
+        if work.pipeline is not None and {name, work.pipeline.config.order} <= ISSUE_ORDERS:
+            return work.with_options(order=name)  # each chunk's host work before it
+        return work.issued(*in_order(work.schedule, name))
 
-    def does(case: Work) -> str:
-        role = ", in the same three streams" * (case.pipeline is not None and case.pipeline.config.is_prefetch)
-        blocking = ", blocking as they are" * calls.holds_host(case.schedule.ops[:-1])
+    def does(work: Work) -> str:
+        role = ", in the same three streams" * (work.pipeline is not None and work.pipeline.config.is_prefetch)
+        blocking = ", blocking as they are" * calls.holds_host(work.schedule.ops[:-1])
         said = "breadth-first in rounds of one chunk a stream" if name == IN_ROUNDS else name
         return f"issue the same ops in another order: {said}{role}{blocking}"
 
@@ -403,12 +403,12 @@ def order(name: str) -> Change:
 def prefetch(depth: int) -> Change:
     """Copy the input of the next ``depth`` steps beside this step's work."""
 
-    def make(case: Work) -> Work:
-        if case.pipeline is not None:
-            return case.with_options(order="prefetch", streams=1, buffers=depth + 1)
-        made, numbers = prefetched(case.schedule, depth)
-        works = [(i,) for i in numbers if i >= 0 and is_work(case.schedule.ops[i])]
-        return case.issued(still_ordered(case.schedule, made), works)
+    def make(work: Work) -> Work:
+        if work.pipeline is not None:
+            return work.with_options(order="prefetch", streams=1, buffers=depth + 1)
+        made, numbers = prefetched(work.schedule, depth)
+        works = [(i,) for i in numbers if i >= 0 and is_work(work.schedule.ops[i])]
+        return work.issued(still_ordered(work.schedule, made), works)
 
     def of_loop(was: LoopSource) -> OfLoop:
         if depth > 1:
@@ -427,7 +427,7 @@ def drop_waits() -> Change:
     """Drop all waits except those that the data needs."""
     return Change(
         "--drop-waits",
-        lambda case: case.issued(without_needless_waits(case.schedule)),
+        lambda work: work.issued(without_needless_waits(work.schedule)),
         lambda _: "drop waits that the data does not need",
     )
 
@@ -435,23 +435,23 @@ def drop_waits() -> Change:
 def buffers(times: int) -> Change:
     """Give chunks ``times`` as many of the device buffers that they use one after another; 0: one for each chunk."""
 
-    def make(case: Work) -> Work:
-        pipeline = case.pipeline
+    def make(work: Work) -> Work:
+        pipeline = work.pipeline
         if pipeline is None:
-            return case.issued(with_buffers(case.schedule, times))
+            return work.issued(with_buffers(work.schedule, times))
         slots = pipeline.config.slots
         if slots is None or slots * max(times, 1) >= pipeline.config.chunks:
             raise InputError("--buffers: no buffer is used twice that could be more of them")
         if not times:
-            return case.with_options(buffers=pipeline.config.without_ring().buffers)
-        return case.with_options(buffers=times * slots)
+            return work.with_options(buffers=pipeline.config.without_ring().buffers)
+        return work.with_options(buffers=times * slots)
 
-    def does(case: Work) -> str:
-        made = make(case)
-        more = format_bytes(made.schedule.device_bytes - case.schedule.device_bytes)
+    def does(work: Work) -> str:
+        made = make(work)
+        more = format_bytes(made.schedule.device_bytes - work.schedule.device_bytes)
         several = f"{times} device buffers in turn for each that they share" if times else "device buffers of their own"
-        if case.pipeline and made.pipeline and made.pipeline.config.buffers:
-            several = f"{made.pipeline.config.buffers} device buffers in place of {case.pipeline.config.slots}"
+        if work.pipeline and made.pipeline and made.pipeline.config.buffers:
+            several = f"{made.pipeline.config.buffers} device buffers in place of {work.pipeline.config.slots}"
         return f"give chunks {several} ({more} more)"
 
     return Change(f"--buffers {times}", make, does)
@@ -460,18 +460,18 @@ def buffers(times: int) -> Change:
 def depth(count: int) -> Change:
     """Stream layers through ``count`` buffers."""
 
-    def of(case: Work) -> LayersSource:
-        if not isinstance(case.source, LayersSource):
+    def of(work: Work) -> LayersSource:
+        if not isinstance(work.source, LayersSource):
             raise InputError(f"--depth {count}: the program streams no layers")
-        return case.source
+        return work.source
 
-    def make(case: Work) -> Work:
-        layers, config = of(case).layers, replace(of(case).config, depth=count)
-        return Work(config.schedule(layers), case.device, LayersSource(layers, config))
+    def make(work: Work) -> Work:
+        layers, config = of(work).layers, replace(of(work).config, depth=count)
+        return Work(config.schedule(layers), work.device, LayersSource(layers, config))
 
-    def does(case: Work) -> str:
-        slots = of(case).config.slots(of(case).layers)
-        more = format_bytes(make(case).schedule.device_bytes - case.schedule.device_bytes)
+    def does(work: Work) -> str:
+        slots = of(work).config.slots(of(work).layers)
+        more = format_bytes(make(work).schedule.device_bytes - work.schedule.device_bytes)
         return f"stream the layers through {count} buffers in place of {slots} ({more} more): --depth {count}"
 
     return Change(f"--depth {count}", make, does)
@@ -483,8 +483,8 @@ def depth(count: int) -> Change:
 def front_end_cost(factor: float, text: str) -> Change:
     """Let calls, and what a front end does for each of them, take ``factor`` of their time."""
 
-    def make(case: Work) -> Work:
-        return case.issued(replace(case.schedule, ops=tuple(_cheaper(op, factor) for op in case.schedule.ops)))
+    def make(work: Work) -> Work:
+        return work.issued(replace(work.schedule, ops=tuple(_cheaper(op, factor) for op in work.schedule.ops)))
 
     return Change(f"--front-end-cost {text}", make, _nothing)
 
@@ -500,20 +500,20 @@ def _cheaper(op: Op, factor: float) -> Op:
 def kernels(pattern: str, factor: float, text: str) -> Change:
     """Let kernels whose names match a shell pattern take ``factor`` of their time. Raises InputError if none does."""
 
-    def make(case: Work) -> Work:
+    def make(work: Work) -> Work:
         found = 0
         ops: list[Op] = []
-        for op in case.schedule.ops:
+        for op in work.schedule.ops:
             if isinstance(op, Kernel) and fnmatchcase(op.name, pattern):
-                seconds = case.device.occupancy(op).alone_s
+                seconds = work.device.occupancy(op).alone_s
                 op = replace(op, duration_s=seconds * factor, elements=0, share=1.0, parts=())
                 found += 1
             ops.append(op)
         if not found:
-            names = sorted({op.name for op in case.schedule.ops if isinstance(op, Kernel)})
+            names = sorted({op.name for op in work.schedule.ops if isinstance(op, Kernel)})
             known = ", ".join([*map(repr, names[:5]), *(["..."] if len(names) > 5 else [])]) or "no kernels"
             raise InputError(f"--kernel {pattern!r}: no kernel has such a name; there are {known}")
-        return case.issued(replace(case.schedule, ops=tuple(ops)))
+        return work.issued(replace(work.schedule, ops=tuple(ops)))
 
     return Change(f"--kernel {text}", make, _nothing)
 
@@ -524,20 +524,20 @@ def kernels(pattern: str, factor: float, text: str) -> Change:
 def graph() -> Change:
     """Capture the program once and launch it once. The host does nothing in between."""
 
-    def make(case: Work) -> Work:
-        if case.pipeline is not None:
-            return case.with_options(launch="graph")
-        if orders_unknown(case.schedule):
+    def make(work: Work) -> Work:
+        if work.pipeline is not None:
+            return work.with_options(launch="graph")
+        if orders_unknown(work.schedule):
             raise InputError("no graph can hold the legacy default stream's order; add --off-legacy")
-        schedule = legacy_apart(case.schedule) if 0 in case.schedule.used_streams else case.schedule
+        schedule = legacy_apart(work.schedule) if 0 in work.schedule.used_streams else work.schedule
         ops = (op for op in schedule.ops if not isinstance(op, HostWork | Synchronize | WaitThread))
-        kept = [_captured(op, case.device.compute.graph_gap_s) for op in ops]
-        return _still_ordered(case, replace(schedule, ops=(*kept, Synchronize()), launch="graph"))
+        kept = [_captured(op, work.device.compute.graph_gap_s) for op in ops]
+        return _still_ordered(work, replace(schedule, ops=(*kept, Synchronize()), launch="graph"))
 
-    def needs(case: Work) -> str:
-        ops = case.schedule.ops
-        works = any(isinstance(op, HostWork | WaitThread) for op in ops) or 0 in case.schedule.used_streams
-        return NEEDS_NO_HOST if works or calls.has_host_waits(case.schedule) else ""
+    def needs(work: Work) -> str:
+        ops = work.schedule.ops
+        works = any(isinstance(op, HostWork | WaitThread) for op in ops) or 0 in work.schedule.used_streams
+        return NEEDS_NO_HOST if works or calls.has_host_waits(work.schedule) else ""
 
     return Change("--graph", make, lambda _: "launch it as a CUDA graph", needs)
 
@@ -554,10 +554,10 @@ def _captured(op: Op, gap_s: float) -> Op:
 def live() -> Change:
     """Issue the ops of a graph one by one."""
 
-    def make(case: Work) -> Work:
-        if case.pipeline is not None:
-            return case.with_options(launch="live")
-        return case._replace(schedule=replace(case.schedule, launch="live"))
+    def make(work: Work) -> Work:
+        if work.pipeline is not None:
+            return work.with_options(launch="live")
+        return work._replace(schedule=replace(work.schedule, launch="live"))
 
     return Change("--live", make, lambda _: "issue its ops one by one, without the graph")
 
@@ -565,15 +565,15 @@ def live() -> Change:
 def step_graphs() -> Change:
     """Capture what comes again between two waits once, and launch it each time."""
 
-    def make(case: Work) -> Work:
-        if case.schedule.launch == "graph":
+    def make(work: Work) -> Work:
+        if work.schedule.launch == "graph":
             raise InputError("--step-graphs: the program is one CUDA graph already; issue it op by op with --live")
-        if has_legacy(case.schedule):
+        if has_legacy(work.schedule):
             raise InputError("--step-graphs: no graph can hold the legacy default stream's order; add --off-legacy")
-        made = calls.with_step_graphs(case.schedule, case.device)
+        made = calls.with_step_graphs(work.schedule, work.device)
         if made is None:
             raise InputError("--step-graphs: nothing that can be captured comes again between two waits of the host")
-        return _still_ordered(case, made)
+        return _still_ordered(work, made)
 
     words = "launch what comes again between two waits as a CUDA graph"
     return Change("--step-graphs", make, lambda _: words, lambda _: SAME_CALLS)
@@ -587,7 +587,7 @@ def connections(count: int) -> Change:
     words = f"set CUDA_DEVICE_MAX_CONNECTIONS={count}"
     return Change(
         f"--set-connections {count}",
-        lambda case: case._replace(device=case.device.with_connections(count)),
+        lambda work: work._replace(device=work.device.with_connections(count)),
         lambda _: words,
         of_loop=lambda was: OfLoop(replace(was, card=was.card.with_connections(count)), words),
     )
@@ -598,7 +598,7 @@ def on_device(device: Device) -> Change:
     words = f"run it on {device.name}"
     return Change(
         f"--on-device {device.name}",
-        lambda case: case._replace(device=device),
+        lambda work: work._replace(device=device),
         lambda _: words,
         of_loop=lambda was: OfLoop(replace(was, card=device), words),
     )

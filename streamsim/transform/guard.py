@@ -70,13 +70,13 @@ def _order(schedule: Schedule, holds: bool = True) -> HappensBefore:
 class _Kept:
     """Which orders of the first program a changed one keeps."""
 
-    def __init__(self, case: Work) -> None:
-        assert case.first is not None
-        self._schedule, self._steps = case.schedule, _steps(case.first)
-        self._stream_of = [op.stream or 0 for op in case.schedule.ops]
+    def __init__(self, work: Work) -> None:
+        assert work.first is not None
+        self._schedule, self._steps = work.schedule, _steps(work.first)
+        self._stream_of = [op.stream or 0 for op in work.schedule.ops]
         self._images = defaultdict[int, list[int]](list)  # by op of the first program those that do it
-        works = (i for i, op in enumerate(case.schedule.ops) if is_work(op))
-        for i, origins in zip(works, case.origins, strict=True):
+        works = (i for i, op in enumerate(work.schedule.ops) if is_work(op))
+        for i, origins in zip(works, work.origins, strict=True):
             for origin in origins:
                 self._images[origin].append(i)
 
