@@ -406,5 +406,5 @@ def replayed(
     items: Sequence[Planned], gpu: Gpu, repeats: int, seed: int = 0, allow_races: bool = False, **more: Any
 ) -> list[Entry]:
     """What is measured of schedules."""
-    with closing(Replays(gpu, allow_races, more.pop("probes", None))) as runner:
+    with closing(Replays(gpu, allow_races, more.pop("probes", ()))) as runner:
         return measure(items, runner, repeats, seed, **more)

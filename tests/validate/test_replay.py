@@ -39,7 +39,6 @@ from streamsim_validate.progress import OnStep, quietly
 from streamsim_validate.records import Entry
 from streamsim_validate.records.record import PATTERNS, stages
 from streamsim_validate.run import Planned, Replays
-from streamsim_validate.run.measuring import SampleProbes
 from streamsim_validate.suites import sincos
 
 SMALL = sincos(1003, 3)
@@ -374,7 +373,7 @@ def test_host_and_link_are_measured_just_before_each_sample_of_a_job_and_just_af
     run_s = Replayer.device_s
     monkeypatch.setattr(Replayer, "issue", read)
     monkeypatch.setattr(Replayer, "device_s", lambda self: (read if self.schedule.name == "link" else run_s)(self))
-    results = replayed(_items(3), fake_gpu()[0], 2, probes=SampleProbes(pace, link))
+    results = replayed(_items(3), fake_gpu()[0], 2, probes=(pace, link))
     for name in ("paces_s", "links_s"):
         each = [getattr(result, name) for result in results]
         assert sorted(chain(*each)) == pytest.approx([(2 * k + 1.5) * 1e-3 for k in range(6)])

@@ -48,8 +48,8 @@ from streamsim_validate.records import (
 )
 from streamsim_validate.run import Plan, Planned, campaign, measure, programs, run
 from streamsim_validate.run.campaign import measure_plan, planned_programs
-from streamsim_validate.run.measuring import Ready
-from streamsim_validate.run.programs import LinkMeter, Programs
+from streamsim_validate.run.measuring import Job
+from streamsim_validate.run.programs import Programs
 from streamsim_validate.suites import (
     CONNECTIONS,
     MOST_BYTES,
@@ -226,7 +226,7 @@ def library(monkeypatch: pytest.MonkeyPatch) -> Card:
 
 def measured(items: list[Planned]) -> dict[str, Entry]:
     found: list[Entry] = []
-    with closing(Programs.probed(fake_gpu()[0])) as runner:
+    with closing(Programs(fake_gpu()[0])) as runner:
         assert measure(items, runner, 3, on_entry=found.append) == found
     return {entry.key: entry for entry in found}
 
@@ -281,7 +281,7 @@ def test_each_run_of_a_program_stands_between_two_rounds_of_one_stream(
         return took_s
 
     monkeypatch.setattr(programs, "time_round", one_round)
-    monkeypatch.setattr(LinkMeter, "both_s", lambda _: took_s + 11)
+    monkeypatch.setattr(Programs, "_both_s", lambda _: took_s + 11)
     for language in ("cupy", "pytorch"):
         (entry,) = measured(planned_programs(7, 1, (language,))).values()
         first = len(kinds) - 2 * len(entry.wall_s)
@@ -308,15 +308,15 @@ def test_an_interrupted_run_of_programs_measures_the_others_only(
 ) -> None:
     plan = Plan(str(tmp_path / "r.json.gz"), suite=PROGRAMS, seed=7, count=4, repeats=2, front_ends=("cupy", "pytorch"))
     done: list[str] = []
-    one = Programs.ready
+    one = Programs.job
 
-    def stopped(self: Any, item: Any) -> Ready:
+    def stopped(self: Any, item: Any) -> Job:
         done.append(item.key)
         if len(done) == 6:
             raise KeyboardInterrupt
         return one(self, item)
 
-    monkeypatch.setattr(Programs, "ready", stopped)
+    monkeypatch.setattr(Programs, "job", stopped)
     with pytest.raises(KeyboardInterrupt):
         measure_plan(plan, 8, fake_gpu()[0], None)
     measure_plan(plan, 8, fake_gpu()[0], None)

@@ -43,7 +43,7 @@ class Compiled:
         seen = [name for name in os.environ.get(VISIBLE, "").split(",") if name.strip()]
         self._environment = os.environ | {VISIBLE: seen[card] if card < len(seen) else str(card)}
 
-    def said(self, text: str, words: Sequence[str], names: Sequence[str]) -> list[Any]:
+    def said(self, text: str, words: Sequence[str], names: Sequence[str]) -> dict[str, Any]:
         """Return the values that a program, run with ``words``, prints under ``names`` in its lines of JSON.
 
         Raises InputError if it does not compile, or does not print them.
@@ -54,7 +54,7 @@ class Compiled:
             found: dict[str, Any] = {}
             for line in done.stdout.splitlines():
                 found |= json.loads(line)
-            return [found[name] for name in names]
+            return {name: found[name] for name in names} | found
         except (ValueError, KeyError, TypeError):
             reason = done.stderr.strip().splitlines()[-1:] or ["it says nothing"]
             raise InputError(f"exit code {done.returncode}: {reason[0]}") from None
@@ -259,8 +259,7 @@ class CudaRounds(Compiled):
 
         Raises InputError if the program does not compile or run.
         """
-        (seconds,) = self.said(probes(), ["rounds", str(turns), *kinds], ["rounds_s"])
-        return list(map(float, seconds))
+        return list(map(float, self.said(probes(), ["rounds", str(turns), *kinds], ["rounds_s"])["rounds_s"]))
 
 
 @contextmanager

@@ -56,7 +56,7 @@ from streamsim_validate.records import (
     key_of,
     now,
 )
-from streamsim_validate.run.measuring import Planned, Replays, SampleProbes, measure
+from streamsim_validate.run.measuring import Planned, Replays, measure
 from streamsim_validate.run.programs import Programs, why_not
 from streamsim_validate.suites import PROGRAM_COUNT, RANDOM, RANDOM_COUNT, drawn_programs, suite, suite_connections
 
@@ -72,10 +72,7 @@ FORKED = "fork" if "fork" in get_all_start_methods() else None
 TakeSamples = Callable[[Gpu], Samples]
 
 # What is timed around every sample of a run that calibrates, because the host's costs drift within minutes.
-PROBES = SampleProbes(
-    next(schedule for chain, schedule in host_calls() if chain == PACE_CHAIN),
-    LINK_PAIR,
-)
+PROBES = next(schedule for chain, schedule in host_calls() if chain == PACE_CHAIN), LINK_PAIR
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -247,9 +244,8 @@ def measure_plan(
         if left:
             before = _plain(take_samples, gpu)
             journal.append(RunBegins(connections, now(), plan.seed, plan.repeats, before, plan.drawn))
-            probes = PROBES if take_samples else None
-            programs = Programs.probed(gpu, plan.front_ends or LANGUAGES) if plan.is_of_programs else None
-            with closing(programs or Replays(gpu, plan.allow_races, probes)) as runner:
+            probes = PROBES if take_samples else ()
+            with closing(Programs(gpu) if plan.is_of_programs else Replays(gpu, plan.allow_races, probes)) as runner:
                 measure(left, runner, plan.repeats, plan.seed, journal.append, journal.next_group, on_step)
         if journal.unended == connections:
             after = _plain(take_samples, gpu)

@@ -1,16 +1,17 @@
 """The measurement of many schedules or programs: repeats interleaved, output verified, no sample lost when one fails.
 
-A :class:`Runner` makes each item ready and runs it: schedules (:class:`Replays`, by bare calls), or programs in a
+A :class:`Runner` makes a :class:`Job` of each item: of schedules (:class:`Replays`, by bare calls), or of programs in a
 language (:mod:`~streamsim_validate.run.programs`).
 """
 
 import gc
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -34,22 +35,20 @@ from streamsim_validate.gpu import (
 from streamsim_validate.progress import OnStep, quietly, shuffled_rounds
 from streamsim_validate.records import Entry, ProgramTimes, Recipe, config_of, digest, to_times
 
-Seconds = Mapping[str, Sequence[float]]  # by the name of a time in an entry
-
 
 class Planned(msgspec.Struct, frozen=True):
     """A schedule to measure, named by ``key``, and the recipe that it comes from, if any.
 
     With a ``language``, its program is measured, and there is a recipe. ``work``: rounds of the program's stand-in
-    kernel. ``times``: how often it makes each launch. ``is_probed``: its kernels, and the host and the link beside each
-    run, are measured too.
+    kernel; None: the program finds them. ``times``: how often it makes each launch. ``is_probed``: its kernels, and the
+    host and the link beside each run, are measured too.
     """
 
     key: str
     schedule: Schedule
     recipe: Recipe | None = None
     language: Language | None = None
-    work: int = 1
+    work: int | None = 1
     times: int = 1
     is_probed: bool = False
 
@@ -65,41 +64,30 @@ class Planned(msgspec.Struct, frozen=True):
         assert self.recipe is not None
         return config_of(self.recipe)
 
-    def entry(
-        self, status: str, verified: bool, group: int, seconds: Seconds, program: ProgramTimes | None = None
-    ) -> Entry:
-        """Return the entry of a record. Programs with probes of their own stand in no group."""
-        samples: dict[str, Any] = {name: to_times(values) for name, values in seconds.items()}
-        if self.is_probed:
-            samples |= {"program": program or ProgramTimes(str(self.language))}
-        return Entry(
-            key=self.key,
-            digest=digest(self.schedule),
-            status=status,
-            verified=verified,
-            recipe=self.recipe,
-            schedule=None if self.recipe else self.schedule,
-            group=0 if self.is_probed else group,
-            **samples,
-        )
-
 
 class SkippedError(InputError):
     """Something cannot be measured here, and will not be tried again."""
 
 
-class Ready(ABC):
-    """A schedule or program that can be run. ``program``: what was measured of its kernels and beside its runs.
+class Job(ABC):
+    """An item that is measured. Its samples count only if ``status`` is "ok".
 
-    ``verified``: it has output, and that was right; if it was wrong, nothing is ready.
+    ``seconds``: by the name of a time in an entry. ``verified``: it has output, and that was right. ``program``: what
+    was measured of its kernels and beside its runs.
     """
 
-    verified = True
-    program: ProgramTimes | None = None
+    def __init__(self, item: Planned) -> None:
+        self.item, self.status, self.verified = item, "ok", True
+        self.seconds: defaultdict[str, list[float]] = defaultdict(list)
+        self.program = ProgramTimes(str(item.language)) if item.is_probed else None
 
     @abstractmethod
-    def run(self, repeats: int) -> Seconds:
-        """Return the seconds of so many runs. Raises InputError."""
+    def make_ready(self) -> None:
+        """Verify the item. Raises InputError, or SkippedError if it cannot be measured here."""
+
+    @abstractmethod
+    def run(self, repeats: int) -> None:
+        """Run it so many times and keep the seconds. Raises InputError."""
 
     def verify(self) -> None:  # noqa: B027 - a program verifies itself
         """Verify the output once more. Raises InputError."""
@@ -107,24 +95,50 @@ class Ready(ABC):
     def close(self) -> None:  # noqa: B027 - a program holds nothing
         """Free what it holds."""
 
+    def attempt(self, action: Callable[[], None]) -> None:
+        """Do something with an item that has not failed, and note if it fails now. Raises LostGpuError."""
+        if self.status == "ok":
+            try:
+                action()
+            except InputError as error:
+                kinds = {LostGpuError: "lost", SkippedError: "skipped"}
+                self.status = f"{kinds.get(type(error), 'failed')}: {error}"
+                if isinstance(error, LostGpuError):
+                    raise
+
+    def entry(self, group: int) -> Entry:
+        """Return the entry of a record. Programs with probes of their own stand in no group."""
+        item, is_ok = self.item, self.status == "ok"
+        samples: dict[str, Any] = {name: to_times(values) for name, values in self.seconds.items() if is_ok}
+        if self.program:
+            samples["program"] = self.program if is_ok else ProgramTimes(self.program.language)
+        return Entry(
+            key=item.key,
+            digest=digest(item.schedule),
+            status=self.status,
+            verified=is_ok and self.verified,
+            recipe=item.recipe,
+            schedule=None if item.recipe else item.schedule,
+            group=0 if item.is_probed else group,
+            **samples,
+        )
+
 
 class Runner(ABC):
-    """What makes items ready and runs them."""
+    """What makes items ready and runs them. ``most_turns``: in which the repeats of a group are run."""
+
+    most_turns: int
 
     @abstractmethod
     def plan(self, items: Sequence[Planned], on_step: OnStep) -> list[Sequence[Planned]]:
         """Do what needs no quiet host, and return the groups whose repeats are interleaved."""
 
-    def turns(self, group: Sequence[Planned], repeats: int) -> int:  # noqa: ARG002
-        """Return in how many turns the repeats of a group are run."""
-        return repeats
-
     def begin(self, group: Sequence[Planned]) -> None:  # noqa: B027 - programs make their own memory
         """Make memory ready for a group. Raises InputError if there is too little."""
 
     @abstractmethod
-    def ready(self, item: Planned) -> Ready:
-        """Make an item ready and verify it. Raises InputError, or SkippedError if it cannot be measured here."""
+    def job(self, item: Planned) -> Job:
+        """Return an item that is not ready yet."""
 
     @abstractmethod
     def close(self) -> None:
@@ -153,19 +167,16 @@ def measure(
     if len({item.key for item in items}) != len(items):
         raise InputError("key: two schedules have the same key; give each its own")
     entries: dict[str, Entry] = {}
-
-    def settle(entry: Entry) -> None:
-        entries[entry.key] = entry
-        on_entry(entry)
-
     groups = runner.plan(items, on_step)
-    are_apart = len(groups) > 1 and all(len(group) == 1 for group in groups)
     for i, group in enumerate(groups):
-        name, number = f"group {i + 1} of {len(groups)} ({len(group)} schedules)", first_group + i
-        if are_apart:
-            on_step("measuring", i, len(groups))
-        tell = quietly if are_apart else partial(_tell, on_step, name)
-        _Group(runner, number, settle, tell).measure(group, repeats, random.Random(f"{seed} {number}"))
+        number, tell = first_group + i, partial(_tell, on_step, f"group {i + 1} of {len(groups)}")
+        begun: list[Job] = []
+        try:
+            _run(group, runner, repeats, random.Random(f"{seed} {number}"), begun, tell)
+        finally:
+            for job in _settled(begun, tell):
+                entries[job.item.key] = job.entry(number)
+                on_entry(entries[job.item.key])
     return [entries[item.key] for item in items]
 
 
@@ -173,113 +184,68 @@ def _tell(on_step: OnStep, group: str, what: str, done: int, of_all: int) -> Non
     on_step(f"{group}: {what}", done, of_all)
 
 
-class _Measured:
-    """An item while it is measured; its samples count only if ``status`` is "ok"."""
+def _run(
+    group: Sequence[Planned], runner: Runner, repeats: int, rng: random.Random, begun: list[Job], on_step: OnStep
+) -> None:
+    """Measure a group. ``begun``: gets each job before anything is done for it."""
+    on_step("making memory ready", 0, len(group))
+    try:
+        runner.begin(group)
+    except InputError as error:
+        begun += map(runner.job, group)
+        for job in begun:
+            job.status = f"skipped: {error}"
+        return
+    for i, item in enumerate(group):
+        on_step("making ready and verifying", i, len(group))
+        begun.append(runner.job(item))
+        begun[-1].attempt(begun[-1].make_ready)
+    turns = min(repeats, runner.most_turns) if len(group) > 1 else 1
+    gc.collect()
+    with collector_off():
+        for _, job in shuffled_rounds(begun, turns, rng, "measuring", on_step):
+            job.attempt(partial(job.run, -(-repeats // turns)))
 
-    def __init__(self, item: Planned, ready: Ready) -> None:
-        self.item, self.ready, self.status = item, ready, "ok"
-        self.seconds: dict[str, list[float]] = {}
 
-    def run(self, repeats: int) -> None:
-        for name, values in self.ready.run(repeats).items():
-            self.seconds.setdefault(name, []).extend(values)
+def _settled(begun: Sequence[Job], on_step: OnStep) -> Iterator[Job]:
+    """Verify every job once more and yield it, whatever ended the rounds.
 
-
-class _Group:
-    """Items whose repeats are interleaved."""
-
-    def __init__(self, runner: Runner, number: int, settle: Callable[[Entry], None], on_step: OnStep) -> None:
-        self._runner, self._number, self._settle, self._on_step = runner, number, settle, on_step
-        self._ready: list[_Measured] = []
-
-    def measure(self, items: Sequence[Planned], repeats: int, rng: random.Random) -> None:
-        """Measure the items and settle each."""
-        self._on_step("making memory ready", 0, len(items))
-        try:
-            self._runner.begin(items)
-        except InputError as error:
-            for item in items:
-                self._settle(item.entry(f"skipped: {error}", False, self._number, {}))
-            return
-        try:
-            for i, item in enumerate(items):
-                self._on_step("making ready and verifying", i, len(items))
-                try:
-                    self._ready.append(_Measured(item, self._runner.ready(item)))
-                except InputError as error:
-                    self._settle(item.entry(failure(error), False, self._number, {}))
-                    if isinstance(error, LostGpuError):
-                        raise
-            turns = self._runner.turns(items, repeats)
-            gc.collect()
-            with collector_off():
-                for _, one in shuffled_rounds(self._ready, turns, rng, "measuring", self._on_step):
-                    self._guard(one, partial(one.run, -(-repeats // turns)))
-        finally:
-            self._leave()
-
-    def _guard(self, one: _Measured, action: Callable[[], None]) -> None:
-        """Do something with an item that has not failed, and note if it fails now. Raises LostGpuError."""
-        if one.status == "ok":
+    If the context is lost, or after Ctrl-C, nothing more is verified: what was verified before its samples stands.
+    """
+    is_over = any(job.status.startswith("lost") for job in begun)
+    stopped: KeyboardInterrupt | None = None
+    for i, job in enumerate(begun):
+        on_step("verifying again", i, len(begun))
+        if job.seconds and not is_over:
             try:
-                action()
-            except InputError as error:
-                one.status = failure(error)
-                if isinstance(error, LostGpuError):
-                    raise
-
-    def _leave(self) -> None:
-        """Verify once more and settle every item that was ready, whatever ended the rounds.
-
-        If the context is lost, or after Ctrl-C, nothing more is verified: what was verified before its samples stands.
-        """
-        is_lost = any(one.status.startswith("lost") for one in self._ready)
-        stopped: KeyboardInterrupt | None = None
-        for i, one in enumerate(self._ready):
-            self._on_step("verifying again", i, len(self._ready))
-            if one.seconds and not is_lost and not stopped:
-                try:
-                    self._guard(one, one.ready.verify)
-                except LostGpuError:
-                    is_lost = True
-                except KeyboardInterrupt as error:  # perhaps a second Ctrl-C: the samples are kept all the same
-                    stopped = error
-            if one.status == "ok" and not one.seconds:
-                one.status = "interrupted"
-            is_ok = one.status == "ok"
-            one.ready.close()
-            seconds, program = (one.seconds, one.ready.program) if is_ok else ({}, None)
-            self._settle(one.item.entry(one.status, is_ok and one.ready.verified, self._number, seconds, program))
-        if stopped:
-            raise stopped
-
-
-def failure(error: InputError) -> str:
-    """Return the status of what failed so."""
-    kinds = {LostGpuError: "lost", SkippedError: "skipped"}
-    return f"{kinds.get(type(error), 'failed')}: {error}"
+                job.attempt(job.verify)
+            except LostGpuError:
+                is_over = True
+            except KeyboardInterrupt as error:  # perhaps a second Ctrl-C: the samples are kept all the same
+                is_over, stopped = True, error
+        if job.status == "ok" and not job.seconds:
+            job.status = "interrupted"
+        job.close()
+        yield job
+    if stopped:
+        raise stopped
 
 
 WARM_UP_RUNS = 2
 GROUP_SIZE = 64  # schedules whose repeats are interleaved
 
 
-class SampleProbes(NamedTuple):
-    """Two schedules that are timed just before each sample and just after.
+class Replays(Runner):
+    """A runner of schedules.
 
-    - ``pace``: what counts is how long the host takes to issue it. It may use no more streams than there are hardware
-      queues.
-    - ``link``: what counts is how long the card takes for it.
+    ``probes``: two schedules that are timed just before each sample and just after. Of the first counts how long the
+    host takes to issue it, so it may use no more streams than there are hardware queues; of the second, how long the
+    card takes for it. Then samples have a pace and a link.
     """
 
-    pace: Schedule
-    link: Schedule
+    most_turns = 10_000
 
-
-class Replays(Runner):
-    """A runner of schedules. ``probes``: what is timed around each sample; then samples have a pace and a link."""
-
-    def __init__(self, gpu: Gpu, allow_races: bool = False, probes: SampleProbes | None = None) -> None:
+    def __init__(self, gpu: Gpu, allow_races: bool = False, probes: tuple[Schedule, ...] = ()) -> None:
         self._gpu, self._bench, self._probes = gpu, Bench(gpu, allow_races), probes
         self._beside: list[Replayer] = []
 
@@ -290,47 +256,39 @@ class Replays(Runner):
         kept = 0
         free_device, free_host = self._gpu.free_bytes(), free_host_bytes()
         for item in items:
-            need = buffers_of(item.schedule)
+            need, output = buffers_of(item.schedule), sum(outputs(item.schedule).values())
             grown = union((together, need))
-            kept += sum(outputs(item.schedule).values())
             fits = False
             with suppress(InputError):
-                check_fits(grown, free_device, free_host - kept)
+                check_fits(grown, free_device, free_host - kept - output)
                 fits = bool(found) and len(found[-1]) < GROUP_SIZE
             if not fits:
                 found.append([])
-                grown, kept = need, sum(outputs(item.schedule).values())
+                grown, kept = need, 0
             found[-1].append(item)
-            together = grown
+            together, kept = grown, kept + output
         return list(found)
 
     def begin(self, group: Sequence[Planned]) -> None:
         """Allocate the buffers of a group and of the probes. Raises InputError if there is not enough memory."""
         self._end()
-        probes = self._probes or ()
-        schedules = [*(item.schedule for item in group), *probes]
+        schedules = [*(item.schedule for item in group), *self._probes]
         try:
             prepare(self._bench, schedules)
         except InputError:
             self._bench.arena.clear()  # buffers of earlier groups may be in the way
             prepare(self._bench, schedules)
-        self._beside = [Replayer(schedule, self._bench) for schedule in probes]
+        self._beside = [Replayer(schedule, self._bench) for schedule in self._probes]
 
-    def ready(self, item: Planned) -> Ready:
-        """Make a schedule ready, verify it and warm it up."""
-        replayer = Replayer(item.schedule, self._bench)
-        try:
-            found = _Replay(replayer, self._beside, replayer.verify())
-            for _ in range(WARM_UP_RUNS):
-                replayer.run()
-        except InputError:
-            replayer.close()
-            raise
-        return found
+    def job(self, item: Planned) -> Job:
+        """Return a schedule to replay."""
+        meters = [self._beside[0].issue, self._beside[1].device_s] if self._beside else []
+        return _Replay(item, self._bench, meters)
 
     def _end(self) -> None:
         for replayer in self._beside:
             replayer.close()
+        self._beside = []
 
     def close(self) -> None:
         """Give the memory back."""
@@ -338,22 +296,33 @@ class Replays(Runner):
         self._bench.close()
 
 
-class _Replay(Ready):
-    """A schedule that is ready."""
+class _Replay(Job):
+    """A schedule that is replayed."""
 
-    def __init__(self, replayer: Replayer, beside: list[Replayer], verified: bool) -> None:
-        self._replayer, self.verified = replayer, verified
-        self._meters = [beside[0].issue, beside[1].device_s] if beside else []
+    def __init__(self, item: Planned, bench: Bench, meters: Sequence[Callable[[], float]]) -> None:
+        super().__init__(item)
+        self._bench, self._meters = bench, meters
+        self._replayer: Replayer | None = None
 
-    def run(self, repeats: int) -> Seconds:
-        runs = [self._replayer.run_beside(self._meters) for _ in range(repeats)]
-        samples, read_s = zip(*runs, strict=True)
-        names = [*samples[0]._fields, *(("paces_s", "links_s") if self._meters else ())]
-        rows = (sample + read for sample, read in zip(samples, read_s, strict=True))
-        return dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))
+    @property
+    def _ready(self) -> Replayer:
+        self._replayer = self._replayer or Replayer(self.item.schedule, self._bench)
+        return self._replayer
+
+    def make_ready(self) -> None:
+        self.verified = self._ready.verify()
+        for _ in range(WARM_UP_RUNS):
+            self._ready.run()
+
+    def run(self, repeats: int) -> None:
+        for _ in range(repeats):
+            sample, read_s = self._ready.run_beside(self._meters)
+            for name, seconds in zip((*sample._fields, "paces_s", "links_s"), (*sample, *read_s), strict=False):
+                self.seconds[name].append(seconds)
 
     def verify(self) -> None:
-        self._replayer.verify(timed=True)
+        self._ready.verify(timed=True)
 
     def close(self) -> None:
-        self._replayer.close()
+        if self._replayer:
+            self._replayer.close()

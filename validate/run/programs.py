@@ -13,18 +13,18 @@ Hosts and shared links change speed. So a probed program gets its own measuremen
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from importlib.util import find_spec
 from itertools import cycle
 from statistics import fmean, median
-from typing import Any, NamedTuple
+from typing import Any
 
 from msgspec.structs import replace
 
-from streamsim.code import FLOAT_BYTES, LANGUAGES, Language, code_of
+from streamsim.code import FLOAT_BYTES, Language, code_of
 from streamsim.collector import collector_off
 from streamsim.device import LINEAR
 from streamsim.errors import InputError, install, one_line
@@ -47,38 +47,19 @@ from streamsim_validate.gpu import (
 )
 from streamsim_validate.progress import OnStep
 from streamsim_validate.records import CHUNK_ROUND, LINEAR_ROUND, LINK_PAIR, PACE_ROUND, ProgramTimes, to_times
-from streamsim_validate.run.measuring import Planned, Ready, Runner, Seconds, SkippedError
+from streamsim_validate.run.measuring import Job, Planned, Runner, SkippedError
 
 CUDA: Language = "cuda-c++"
 MODULES: dict[Language, str] = {"cupy": "cupy", "pytorch": "torch"}
 INSTALL: dict[Language, str] = {"cupy": install("cuda13"), "pytorch": "pip install torch"}
-SAID = ("verified", "issue_s", "wall_s")  # what a program prints about itself
+SAID, PROBED = ("verified", "issue_s", "wall_s"), ("paces_s", "links_s")  # what a program prints about itself
 FUNCTION = "kernels"  # the name of the function in a program, and in a file with the user's own kernels
 PROBE_RUNS = 3  # of each probe beside a program, after one that warms up
-SIDE_BY_SIDE_TURNS = 3  # in which several programs are run
-
 CHAIN_LENGTH = 20  # launches
 
 
 Pace = tuple[float, float]  # seconds of a round of calls, and of a copy each way at once
-
-
-class ProgramRun(NamedTuple):
-    """The times that a program printed, in seconds for each of its runs.
-
-    - ``issue_s``: until all was issued. ``wall_s``: until all was done.
-    - ``paces_s``: a round of calls of the kind ``pace``, the mean of just before the run and just after.
-    - ``links_s``: a copy each way at once, the mean of just before the run and just after.
-
-    Both are empty for a run without probes. ``verified``: the output is that of the serial program.
-    """
-
-    verified: bool
-    issue_s: Sequence[float]
-    wall_s: Sequence[float]
-    paces_s: Sequence[float] = ()
-    links_s: Sequence[float] = ()
-    pace: str = PACE_ROUND
+Said = dict[str, Any]  # what a program prints or returns: whether its output is right, and the seconds of its runs
 
 
 # What cannot be run here
@@ -89,13 +70,11 @@ def why_not(language: Language) -> str:
     if language == CUDA:
         return "" if has_nvcc() else "no nvcc to compile it with; install the CUDA toolkit"
     is_here = MODULES[language] in sys.modules or find_spec(MODULES[language])
-    return "" if is_here else f"is not installed; {INSTALL[language]}"
+    return "" if is_here else f"{language} is not installed; {INSTALL[language]}"
 
 
 def check_language(language: Language, kernels: Sequence[str] = ()) -> None:
     """Raise InputError if programs in this language, with these files of kernels, cannot be measured here."""
-    if language == CUDA and (reason := why_not(language)):
-        raise InputError(f"--as {language}: {reason}, or take --as cupy")
     if language == CUDA and kernels:
         raise InputError(
             "--kernels: programs in C++ are measured with their stand-in; tune the kernels with --as cupy, or"
@@ -103,6 +82,8 @@ def check_language(language: Language, kernels: Sequence[str] = ()) -> None:
         )
     if len(kernels) > 1:
         raise InputError(f"--kernels: {len(kernels)} files; give the one that has the function {FUNCTION}")
+    if reason := why_not(language):
+        raise InputError(f"--as {language}: {reason}, or take another language")
 
 
 def function_of(path: str) -> Callable[..., object]:
@@ -124,8 +105,8 @@ def function_of(path: str) -> Callable[..., object]:
 class PythonRunner:
     """A runner of programs in CuPy or PyTorch. ``function``: the user's kernels in place of the stand-in.
 
-    ``both_s``: measures a copy each way at once, for programs with probes. Raises InputError if the library cannot be
-    imported, and SkippedError if programs with probes cannot be run.
+    ``both_s``: measures a copy each way at once, for programs with probes. Raises SkippedError if the library cannot be
+    imported, or programs with probes cannot be run.
     """
 
     def __init__(
@@ -135,23 +116,19 @@ class PythonRunner:
         function: Callable[..., object] | None = None,
         both_s: Callable[[], float] | None = None,
     ) -> None:
-        self._language, self._function, self.has_own = language, function, function is not None
+        self._language, self._function, self._both_s = language, function, both_s
         try:
             module = import_module(MODULES[language])
         except ImportError as error:
-            raise InputError(f"--as {language}: {error}; {INSTALL[language]}") from None
+            raise SkippedError(f"{language}: {one_line(str(error))}; {INSTALL[language]}") from None
         if card and language == "pytorch":  # CuPy's is the one that was opened
             module.cuda.set_device(card)
-        self._both_s = both_s
         self._library: Library | None = None
         if both_s:
             self._library = next((one for one in installed_libraries(card) if one.name == language), None)
             if self._library is None:
                 raise SkippedError(f"{language} is not installed, or sees no card; {INSTALL[language]}")
         self._layers, self._alone_s = cache(LinearLayers), cache(self._measure_alone_s)
-
-    def prepare(self, items: Sequence[Planned], on_step: OnStep) -> None:
-        """Do nothing: nothing is compiled beforehand."""
 
     def _loaded(self, workload: Workload, config: Config) -> dict[str, Any]:
         """Return the global names of the program."""
@@ -160,23 +137,22 @@ class PythonRunner:
         exec(compile(text, f"the program in {self._language}", "exec"), names)  # what streamsim wrote itself
         return names
 
-    def run(self, item: Planned, repeats: int) -> ProgramRun:
+    def run(self, item: Planned, repeats: int) -> Said:
         """Write and load a program, and run it ``repeats`` times. Raises InputError if it cannot be written."""
-        workload, kind = item.workload, PACE_ROUND
+        workload = item.workload
         names = self._loaded(workload, item.config)
+        clock = _PacedClock(partial(self._pace, pace_of(item)))
         if item.is_probed:
-            kind = LINEAR_ROUND if _is_linear(workload) else CHUNK_ROUND  # which enters a stream as the loop does
-            names["time"] = _PacedClock(lambda: self._pace(kind))
+            names["time"] = clock
         if workload.kernels:
             names[FUNCTION] = self._kernels(workload, names[FUNCTION], item.times)
-        given = names["DEFAULTS"] | {"repeat": repeats} | ({"work": item.work} if workload.kernels else {})
+        given = (
+            names["DEFAULTS"] | {"repeat": repeats} | ({"work": item.work} if workload.kernels and item.work else {})
+        )
         with collector_off():
-            found = names["measure"](**given)
-        result = ProgramRun(bool(found["verified"]), found["issue_s"], found["wall_s"])
-        if item.is_probed:
-            paces_s, links_s = zip(*names["time"].paces[-repeats:], strict=True)
-            result = result._replace(paces_s=paces_s, links_s=links_s, pace=kind)
-        return result
+            said: Said = names["measure"](**given)
+        paces_s, links_s = zip(*clock.paces[-repeats:], strict=True) if item.is_probed else ((), ())
+        return said | {"paces_s": paces_s, "links_s": links_s}
 
     def _pace(self, kind: str) -> Pace:
         assert self._library is not None
@@ -186,9 +162,7 @@ class PythonRunner:
 
     def _kernels(self, workload: Workload, stand_in: Callable[..., object], times: int) -> Callable[..., None]:
         """Return the function that the program calls on a chunk's part of each array, and the rounds."""
-        own: Callable[..., object] | None = self._function
-        if _is_linear(workload):
-            own = self._layers(*_shape(workload))
+        own = self._layers(*_shape(workload)) if _is_linear(workload) else self._function
 
         def kernels(*arrays_and_work: object) -> None:
             for _ in range(times):
@@ -233,6 +207,13 @@ def _shape(workload: Workload) -> tuple[int, int]:
     return workload.kernels[0].parameter, len(workload.kernels) - 1
 
 
+def pace_of(item: Planned) -> str:
+    """Return the kind of the rounds of calls beside a program: in Python they enter a stream as the loop does."""
+    if item.language == CUDA:
+        return PACE_ROUND
+    return LINEAR_ROUND if _is_linear(item.workload) else CHUNK_ROUND
+
+
 class _PacedClock:
     """A stand-in for a program's module ``time``, which it asks thrice a run: at its begin, when issued, when done.
 
@@ -258,30 +239,27 @@ class _PacedClock:
 class CudaRunner:
     """A runner of programs in C++, like :class:`PythonRunner`: compiled with nvcc in a folder of its own."""
 
-    has_own = False
-
     def __init__(self, card: int = 0) -> None:
         self._compiled = Compiled(card)
         self._each_s = cache(self._measure_each_s)
 
-    def prepare(self, items: Sequence[Planned], on_step: OnStep) -> None:
-        """Compile what these run if they are probed."""
+    def prepare(self, items: Iterable[Planned], on_step: OnStep) -> None:
+        """Compile what these programs with probes run."""
         texts = [probes()]
         for item in items:
             with suppress(InputError):  # the error is raised again when the program is to run
-                texts.append(paced(self._text(item), TURNS))
+                texts.append(self._text(item))
         self._compiled.prepare(texts, on_step)
 
-    def run(self, item: Planned, repeats: int) -> ProgramRun:
+    def run(self, item: Planned, repeats: int) -> Said:
         """Compile and run one program, as :meth:`PythonRunner.run` does. Its arguments give the numbers."""
-        text, config = self._text(item), item.config
+        config = item.config
         numbers = {"chunks": config.chunks, "repeat": repeats}
         numbers |= {} if config.own_streams else {"streams": config.streams}
         numbers |= {} if config.buffers is None else {"buffers": config.buffers}
-        numbers |= {"work": item.work} if item.workload.kernels else {}
+        numbers |= {"work": item.work} if item.workload.kernels and item.work else {}
         words = [word for name, value in numbers.items() for word in (f"--{name}", str(value))]
-        names = [*SAID, *(("paces_s", "links_s") if item.is_probed else ())]
-        return ProgramRun(*self._compiled.said(paced(text, TURNS) if item.is_probed else text, words, names))
+        return self._compiled.said(self._text(item), words, SAID + PROBED * item.is_probed)
 
     def _text(self, item: Planned) -> str:
         """Return the program of the pattern. Raises InputError for numbers that it refuses."""
@@ -289,7 +267,8 @@ class CudaRunner:
         code_of(workload, config, CUDA)
         pattern = replace(config, chunks=1, streams=1, buffers=config.buffers and 1)
         kernels = tuple(replace(kernel, launches=kernel.launches * item.times) for kernel in workload.kernels)
-        return code_of(replace(workload, kernels=kernels), pattern, CUDA)
+        text = code_of(replace(workload, kernels=kernels), pattern, CUDA)
+        return paced(text, TURNS) if item.is_probed else text
 
     def kernels_s(self, workload: Workload, elements: int) -> tuple[float, ...]:
         """Return the seconds of each kernel over ``elements`` elements, alone on the card."""
@@ -297,7 +276,7 @@ class CudaRunner:
 
     def _measure_each_s(self, elements: int, work: int) -> float:
         words = ["chain", str(elements), str(work), str(CHAIN_LENGTH)]
-        ((seconds,),) = self._compiled.said(probes(), words, ["each_s"])
+        (seconds,) = self._compiled.said(probes(), words, ("each_s",))["each_s"]
         return max(0.0, float(seconds))
 
     def close(self) -> None:
@@ -308,121 +287,106 @@ class CudaRunner:
 LanguageRunner = PythonRunner | CudaRunner
 
 
-class LinkMeter:
-    """A copy each way at once, which shows what other users of the host leave of the link."""
-
-    def __init__(self, gpu: Gpu) -> None:
-        self._bench = Bench(gpu, in_order=False)
-        prepare(self._bench, [LINK_PAIR])
-        self._both = Replayer(LINK_PAIR, self._bench)
-        self.both_s()  # the first one warms up
-
-    def both_s(self) -> float:
-        """Return the seconds that both copies take."""
-        return self._both.run().wall_s
-
-    def close(self) -> None:
-        """Free the memory."""
-        self._both.close()
-        self._bench.close()
-
-
 # In any
 
 
 class Programs(Runner):
-    """A runner of programs in languages, each by its own runner, or by none for the reason given."""
+    """A runner of programs, each by the runner of its language, which is made when it is first needed.
+
+    ``function``: the user's kernels in place of the stand-in. ``made``: runners that there are.
+    """
+
+    most_turns = 3
 
     def __init__(
-        self, gpu: Gpu, runners: Mapping[Language, LanguageRunner | SkippedError], link: LinkMeter | None = None
+        self,
+        gpu: Gpu,
+        function: Callable[..., object] | None = None,
+        made: Mapping[Language, LanguageRunner] | None = None,
     ) -> None:
-        self._gpu, self._runners, self._link = gpu, runners, link
+        self.gpu, self._function = gpu, function
+        self._made: dict[Language, LanguageRunner] = dict(made or {})
+        self._link: Replayer | None = None
+        self._bench = Bench(gpu, in_order=False)
 
-    @classmethod
-    def of(cls, gpu: Gpu, language: Language, kernels: Sequence[str] = ()) -> "Programs":
-        """Return the runner of programs in one language, with the user's file of kernels.
+    def of(self, language: Language, is_probed: bool) -> LanguageRunner:
+        """Return the runner of a language. Raises SkippedError if there is none here."""
+        if language not in self._made:
+            if reason := why_not(language):
+                raise SkippedError(reason)
+            number, both_s = self.gpu.number, self._both_s if is_probed else None
+            self._made[language] = (
+                CudaRunner(number) if language == CUDA else PythonRunner(language, number, self._function, both_s)
+            )
+        return self._made[language]
 
-        Raises InputError if the language's library cannot be imported, or the file has no function.
-        """
-        if language == CUDA:
-            return cls(gpu, {CUDA: CudaRunner(gpu.number)})
-        return cls(gpu, {language: PythonRunner(language, gpu.number, function_of(kernels[0]) if kernels else None)})
-
-    @classmethod
-    def probed(cls, gpu: Gpu, languages: Sequence[Language] = LANGUAGES) -> "Programs":
-        """Return the runner of programs with probes. Those of a language that is not here are skipped."""
-        link = LinkMeter(gpu)
-        runners: dict[Language, LanguageRunner | SkippedError] = {}
-        for language in languages:
-            try:
-                if reason := why_not(language):
-                    raise SkippedError(reason if language == CUDA else f"{language} {reason}")
-                made = (
-                    CudaRunner(gpu.number)
-                    if language == CUDA
-                    else PythonRunner(language, gpu.number, None, link.both_s)
-                )
-                runners[language] = made
-            except InputError as error:
-                runners[language] = SkippedError(one_line(str(error).removeprefix(f"--as {language}: ")))
-        return cls(gpu, runners, link)
-
-    @property
-    def own(self) -> LanguageRunner:
-        """The only runner."""
-        (runner,) = self._runners.values()
-        assert not isinstance(runner, SkippedError)
-        return runner
+    def _both_s(self) -> float:
+        """Return the seconds of a copy each way at once, which show what other users of the host leave of the link."""
+        if self._link is None:
+            prepare(self._bench, [LINK_PAIR])
+            self._link = Replayer(LINK_PAIR, self._bench)
+            self._link.run()  # the first one warms up
+        return self._link.run().wall_s
 
     def plan(self, items: Sequence[Planned], on_step: OnStep) -> list[Sequence[Planned]]:
         """Compile programs with probes; they are measured one by one, others side by side."""
         probed = [item for item in items if item.is_probed]
-        for language, runner in self._runners.items():
-            if probed and not isinstance(runner, SkippedError):
-                runner.prepare([item for item in probed if item.language == language], on_step)
+        if compiled := [item for item in probed if item.language == CUDA]:
+            with suppress(SkippedError):
+                runner = self.of(CUDA, is_probed=True)
+                assert isinstance(runner, CudaRunner)
+                runner.prepare(compiled, on_step)
         return [[item] for item in items] if probed else [items]
 
-    def turns(self, group: Sequence[Planned], repeats: int) -> int:
-        """Return a few turns for programs side by side."""
-        return min(repeats, SIDE_BY_SIDE_TURNS) if len(group) > 1 else 1
-
-    def ready(self, item: Planned) -> Ready:
-        """Return the program, with the times of its kernels if it is probed."""
+    def rounds(self, item: Planned) -> int:
+        """Return how many rounds of its stand-in a program finds to take its kernels' time. Raises InputError."""
         assert item.language is not None
-        runner = self._runners[item.language]
-        if isinstance(runner, SkippedError):
-            raise runner
-        return _Program(self._gpu, item, runner)
+        with one_line_errors(self.gpu, item.key, Exception):
+            return int(self.of(item.language, item.is_probed).run(replace(item, work=None), 1)["work"])
+
+    def job(self, item: Planned) -> Job:
+        """Return a program to run."""
+        return _Program(item, self)
 
     def close(self) -> None:
         """Leave nothing behind."""
-        for runner in self._runners.values():
-            if not isinstance(runner, SkippedError):
-                runner.close()
+        for runner in self._made.values():
+            runner.close()
         if self._link:
             self._link.close()
+        self._bench.close()
 
 
-class _Program(Ready):
-    """A program that is ready."""
+class _Program(Job):
+    """A program."""
 
-    def __init__(self, gpu: Gpu, item: Planned, runner: LanguageRunner) -> None:
-        self._gpu, self._item, self._runner = gpu, item, runner
+    def __init__(self, item: Planned, programs: Programs) -> None:
+        super().__init__(item)
+        self._programs = programs
+
+    @property
+    def _runner(self) -> LanguageRunner:
+        assert self.item.language is not None
+        return self._programs.of(self.item.language, self.item.is_probed)
+
+    def make_ready(self) -> None:
+        item, runner = self.item, self._runner
         if item.is_probed:
             elements = item.workload.elements or 1
-            with one_line_errors(gpu, item.key, Exception):  # the library's own, the user's kernels'
+            with one_line_errors(self._programs.gpu, item.key, Exception):  # the library's own, the user's kernels'
                 whole, part = (
                     runner.kernels_s(item.workload, size) for size in (elements, -(-elements // item.config.chunks))
                 )
-            self.program = ProgramTimes(str(item.language), to_times(whole), to_times(part))
+            self.program = ProgramTimes(str(item.language), to_times(whole), to_times(part), pace_of(item))
 
-    def run(self, repeats: int) -> Seconds:
-        item = self._item
-        with one_line_errors(self._gpu, item.key, Exception):
-            found = self._runner.run(item, repeats)
-        if not found.verified:
+    def run(self, repeats: int) -> None:
+        item, runner = self.item, self._runner
+        with one_line_errors(self._programs.gpu, item.key, Exception):
+            said = runner.run(item, repeats)
+        if not said["verified"]:
             raise InputError("its output is not that of the serial program; its time does not count")
-        if self.program is None:
-            return {"wall_s": found.wall_s}
-        self.program = replace(self.program, pace=found.pace, run_links_s=to_times(found.links_s))
-        return {"wall_s": found.wall_s, "issue_s": found.issue_s, "paces_s": found.paces_s}
+        self.seconds["wall_s"] += said["wall_s"]
+        if self.program:
+            self.seconds["issue_s"] += said["issue_s"]
+            self.seconds["paces_s"] += said["paces_s"]
+            self.program = replace(self.program, run_links_s=to_times(said["links_s"]))

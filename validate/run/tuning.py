@@ -4,13 +4,13 @@
 Every measurement is in the journal at once, so that an interrupted tuning goes on. At the end, what the model would
 have picked and what measuring found are measured once more, side by side.
 
-The stand-in kernel of a program computes in rounds, and only the card shows how long a round takes. So before the first
-candidate, the number of rounds is found that takes the time that the workload gives its kernels. The model predicts
-with the measured time of these rounds, or of the user's own kernels.
+A program finds for itself how many rounds of its stand-in take the time that the workload gives its kernels. The model
+predicts with the measured time of these rounds, or of the user's own kernels.
 """
 
 import hashlib
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -49,12 +49,7 @@ from streamsim_validate.records import (
 )
 from streamsim_validate.run.campaign import REPEATS, fingerprint
 from streamsim_validate.run.measuring import Planned, Replays, Runner, measure
-from streamsim_validate.run.programs import Programs
-
-FEW, MANY, MOST = 1, 64, 1_000_000  # rounds of the stand-in
-TRIES = 8
-NEAR = 0.02
-FLAT, STEEPER = 0.2, 16  # if the time rises by less than this share, STEEPER times as many rounds are tried next
+from streamsim_validate.run.programs import Programs, function_of
 
 
 class Kernels(NamedTuple):
@@ -65,21 +60,6 @@ class Kernels(NamedTuple):
     measured_s: float
 
 
-def timed(
-    workload: Workload, device: Device, has_own: bool, time_of: Callable[[int], float]
-) -> tuple[Kernels, Workload]:
-    """Return the time of the workload's kernels in its programs, and the workload whose kernels take it.
-
-    ``has_own``: the kernels are the user's. ``time_of``: measures all kernels with so many rounds of the stand-in.
-    """
-    said = said_s(workload, device)
-    work, measured_s = (0, time_of(FEW)) if has_own else rounds_for(sum(said), time_of)
-    found = Kernels(work, sum(said), measured_s)
-    ratio = found.measured_s / found.said_s
-    kernels = (_taking(kernel, one, ratio) for kernel, one in zip(workload.kernels, said, strict=True))
-    return found, replace(workload, kernels=tuple(kernels))
-
-
 def said_s(workload: Workload, device: Device) -> list[float]:
     """Return the seconds of each kernel over all the work. Raises InputError for an unknown kernel."""
     (whole,) = workload.cut(1)
@@ -87,46 +67,15 @@ def said_s(workload: Workload, device: Device) -> list[float]:
     return [sum(device.occupancy(launch).alone_s for launch in one.launches(whole)) for one in alone]
 
 
-def _taking(kernel: WorkloadKernel, said: float, ratio: float) -> WorkloadKernel:
-    """Return the kernel with ``ratio`` times the time ``said``."""
-    if kernel.is_timed:
-        return kernel.scaled(ratio)
-    return WorkloadKernel(kernel.name, said * ratio, fill=kernel.fill, launches=kernel.launches)
-
-
-def rounds_for(wanted_s: float, time_of: Callable[[int], float]) -> tuple[int, float]:
-    """Return how many rounds take nearest to ``wanted_s``, and their seconds. ``time_of`` measures some rounds.
-
-    The time grows with the rounds once it exceeds the time of the memory. So times above ``wanted_s`` show the growth.
-    """
-    known = {FEW: time_of(FEW)}
-    while known[FEW] < wanted_s * (1 - NEAR) and len(known) < TRIES:
-        work = round(min(max(_guess(known, wanted_s), FEW), MOST))
-        if work in known:
-            break
-        known[work] = time_of(work)
-        if abs(known[work] / wanted_s - 1) <= NEAR:
-            break
-    found = min(known, key=lambda work: abs(known[work] - wanted_s))
-    return found, known[found]
-
-
-def _guess(known: dict[int, float], wanted_s: float) -> float:
-    """Return the rounds to try next, by a line.
-
-    The line goes through two known times above ``wanted_s``, else from 0 to the only one above, else through the two
-    longest.
-    """
-    longer = sorted(work for work, seconds in known.items() if seconds > wanted_s)[:2]
-    if len(longer) == 1:
-        return longer[0] * wanted_s / known[longer[0]]
-    if len(known) == 1:
-        return MANY
-    below, above = longer or sorted(known)[-2:]
-    rise_s = known[above] - known[below]
-    if not longer and rise_s < FLAT * known[above]:
-        return STEEPER * above
-    return below + (wanted_s - known[below]) * (above - below) / rise_s if rise_s > 0 else FEW
+def _taking(workload: Workload, said: Sequence[float], ratio: float = 1.0) -> Workload:
+    """Return the workload whose kernels take ``ratio`` times the times ``said``."""
+    kernels = (
+        kernel.scaled(ratio)
+        if kernel.is_timed
+        else WorkloadKernel(kernel.name, one * ratio, fill=kernel.fill, launches=kernel.launches)
+        for kernel, one in zip(workload.kernels, said, strict=True)
+    )
+    return replace(workload, kernels=tuple(kernels))
 
 
 HEADS = ("measured, in order", "time", "scatter", "error of the prediction")
@@ -139,6 +88,12 @@ class Tried(msgspec.Struct, frozen=True):
     predicted_s: float
     measured_s: float
     scatter: float
+
+    @property
+    def row(self) -> tuple[str, ...]:
+        """The candidate as a row of a table."""
+        error = format_change(self.predicted_s / self.measured_s - 1)
+        return self.config.words, format_seconds(self.measured_s), f"+- {self.scatter:.1%}", error
 
     def plain(self) -> dict[str, Any]:
         """Return the configuration and the numbers as one flat object."""
@@ -182,24 +137,6 @@ class Tuned(Result, msgspec.Struct, frozen=True):
         """True if the found program is faster than the model's pick beyond the scatter of the measurements."""
         return self.gain_low > 1
 
-    @property
-    def _measured(self) -> Table:
-        rows = tuple(
-            (
-                one.config.words,
-                format_seconds(one.measured_s),
-                f"+- {one.scatter:.1%}",
-                format_change(one.predicted_s / one.measured_s - 1),
-            )
-            for one in self.tried
-        )
-        return Table("", (rows,), HEADS, frozenset({1, 2, 3}))
-
-    @property
-    def _side_by_side(self) -> Table:
-        both = (("model", self.picked_s, self.picked.words), ("found", self.found_s, self.found.words))
-        return facts("", (both,))
-
     def _verdict(self) -> str:
         if self.picked == self.found:
             return "What the model picked is the fastest that was measured"
@@ -208,24 +145,23 @@ class Tuned(Result, msgspec.Struct, frozen=True):
             return f"What was found is no faster than what the model picked, beyond what measuring scatters: {between}"
         return f"What was found is faster than what the model picked: {between}"
 
-    @property
-    def _about_kernels(self) -> tuple[str, ...]:
-        """Return a sentence about the time of the kernels, unless schedules were replayed."""
-        if self.kernels is None:
-            return ()
-        rounds = counted(self.kernels.work, "round")
-        who = f"A stand-in of {rounds} takes" if self.kernels.work else "Your kernels take"
-        took, said = format_seconds(self.kernels.measured_s), format_seconds(self.kernels.said_s)
-        return (f"{who} {took} over all the work, where {said} was said; the predictions are of that",)
+    def _about_kernels(self, kernels: Kernels) -> str:
+        who = f"A stand-in of {counted(kernels.work, 'round')} takes" if kernels.work else "Your kernels take"
+        took, said = format_seconds(kernels.measured_s), format_seconds(kernels.said_s)
+        return f"{who} {took} over all the work, where {said} was said; the predictions are of that"
 
     def answer(self, data: dict[str, Any], notes: tuple[str, ...] = ()) -> Answer:
         """Return the measured programs, those that failed, and what was found beside the model's pick."""
-        failed = (f"not measured: {words}: {why}" for words, why in self.left_out.items())
+        both = (("model", self.picked_s, self.picked.words), ("found", self.found_s, self.found.words))
         return Answer(
             title=f"{len(self.tried)} of {self.candidates} programs measured",
             verdict=(self._verdict(), f"No other program promises to be more than {self.promise:.1%} faster"),
-            tables=(self._measured, *failed, self._side_by_side),
-            notes=(*self._about_kernels, *notes),
+            tables=(
+                Table("", (tuple(one.row for one in self.tried),), HEADS, frozenset({1, 2, 3})),
+                *(f"not measured: {words}: {why}" for words, why in self.left_out.items()),
+                facts("", (both,)),
+            ),
+            notes=(*([self._about_kernels(self.kernels)] if self.kernels else ()), *notes),
             data=data,
             rows=[one.plain() for one in self.tried],
         )
@@ -249,10 +185,8 @@ SIDE_BY_SIDE = 3  # times as many repeats as the others have
 LEVEL = 0.9
 RESAMPLES = 2000
 AGAIN = "again: "
-TITLE = EFFECT = "tune"
 MORE = 8  # more launches of each kernel: the program takes longer by the time of that many kernels
-
-
+ROUNDS = re.compile(r"stand-in of (\d+) rounds")  # the key of the program that shows what one takes
 Times = tuple[float, ...]
 
 
@@ -288,8 +222,9 @@ def tune(task: Task, gpu: Gpu, on_step: OnStep = quietly, runner: Replays | Prog
     """
     check_output(task.output)
     if runner is None:
-        runner = Programs.of(gpu, task.language, task.kernels) if task.language else Replays(gpu)
-    title = f"{TITLE} as {task.language}" if task.language else TITLE
+        function = function_of(task.kernels[0]) if task.language and task.kernels else None
+        runner = Programs(gpu, function) if task.language else Replays(gpu)
+    title = f"tune as {task.language}" if task.language else "tune"
     first = header(gpu.card, title, fingerprint(task.kernels), _task(task))
     with closing(runner), Journal(journal_path(task.output), first) as journal:
         measuring = _Measuring(task, runner, journal)
@@ -316,13 +251,13 @@ class _Measuring:
 
     def __init__(self, task: Task, runner: Runner, journal: Journal) -> None:
         self._task, self._runner, self._journal = task, runner, journal
-        self.work = FEW  # rounds of a program's stand-in
+        self.work = 1  # rounds of a program's stand-in
         self.connections = default_connections()
         self._done = {line.key: line for line in journal.entries(self.connections)}
 
-    def planned(self, config: Config, key: str = "", times: int = 1) -> Planned:
+    def planned(self, config: Config, key: str = "", times: int = 1, workload: Workload | None = None) -> Planned:
         """Return the candidate with this configuration. ``times``: how often a program makes each launch."""
-        recipe = recipe_of(config, self._task.workload, EFFECT)
+        recipe = recipe_of(config, workload or self._task.workload, "tune")
         return Planned(key or config.words, recipe.schedule(), recipe, self._task.language, self.work, times)
 
     def kernels(self, on_step: OnStep) -> tuple[Kernels | None, Workload]:
@@ -330,19 +265,18 @@ class _Measuring:
         task = self._task
         if not isinstance(self._runner, Programs) or not task.workload.kernels:
             return None, task.workload
+        on_step("timing the kernels", 0, 1)
+        said, what = said_s(task.workload, task.device), "kernels"
         simplest = next((config for config in task.configs if config.streams == 1), task.configs[0])
-        has_own = self._runner.own.has_own
-
-        def time_of(work: int) -> float:
-            on_step("timing the kernels", 0, 1)
-            self.work, what = work, "kernels" if has_own else f"stand-in of {work} rounds"
-            more = self.planned(simplest, f"{what}, {1 + MORE} times", times=1 + MORE)
-            once_s, more_s = _walls_s(self.of([self.planned(simplest, what), more]))
-            return max(1e-9, (more_s - once_s) / MORE)
-
-        found, workload = timed(task.workload, task.device, has_own, time_of)
-        self.work = found.work or FEW
-        return found, workload
+        if not task.kernels:
+            known = (ROUNDS.fullmatch(key) for key in self._done)
+            timed = self.planned(simplest, workload=_taking(task.workload, said))
+            self.work = next((int(one[1]) for one in known if one), None) or self._runner.rounds(timed)
+            what = f"stand-in of {self.work} rounds"
+        once, more = self.planned(simplest, what), self.planned(simplest, f"{what}, {1 + MORE} times", 1 + MORE)
+        once_s, more_s = _walls_s(self.of([once, more]))
+        found = Kernels(0 if task.kernels else self.work, sum(said), max(1e-9, (more_s - once_s) / MORE))
+        return found, _taking(task.workload, said, found.measured_s / found.said_s)
 
     def of(self, items: Sequence[Planned], times: int = 1, is_final: bool = False) -> list[Entry]:
         """Return the entries of these: from the journal, or measured now and then in the journal.
