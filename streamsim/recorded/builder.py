@@ -102,6 +102,11 @@ ZERO = ("kind", "bytes", "direction", "memory", "grid", "block", "cause")
 DEFAULTS = dict.fromkeys(ZERO, 0) | {"count": 1}
 
 
+def chosen(table: Columns, rows: NDArray[Any]) -> Columns:
+    """Return some rows of a table, chosen by a mask or by their indices."""
+    return {name: column[rows] for name, column in table.items()}
+
+
 def mapped(ids: NDArray[Any], to: Callable[[int], int]) -> NDArray[np.int64]:
     """Return ``to`` of each id; it is called once for each distinct id."""
     unique, inverse = np.unique(ids, return_inverse=True)
@@ -224,7 +229,7 @@ class RecordingBuilder:
         self.count(NEGATIVE, int((within & ~right).sum()))
         order = np.flatnonzero(right)
         order = order[np.lexsort((-end[order], start[order]))]
-        return {name: column[order] for name, column in table.items()}
+        return chosen(table, order)
 
     def _numbered_cards(self, work: Columns, *others: Columns) -> tuple[RecordedCard, ...]:
         """Return the cards, and set each table's ``card``.
@@ -277,7 +282,7 @@ class RecordingBuilder:
         self.count(REPEATED, int((~inside).sum()))
         kept = np.ones(len(first), bool)
         kept[others[inside]] = False
-        return {name: column[kept] for name, column in calls.items()}
+        return chosen(calls, kept)
 
     def _call_of(self, calls: Columns, process: Any, correlation: Any) -> NDArray[np.int64]:
         """Return the rows of the calls with these correlations; -1 for none, -2 for several of an unknown process."""
@@ -381,28 +386,19 @@ OTHERS = {"calls": "calls", "ranges": "annotations", "events": "records", "synch
 ACTIVITIES = (*WORK, *OTHERS)
 
 
-def add_activities(
-    builder: RecordingBuilder,
-    activity: str,
-    block: Columns,
-    name_of: Callable[[int], str],
-    directions: Mapping[int, CopyDirection] = COPY_KINDS,
-    memories: Mapping[int, CopyMemory] = MEMORIES,
-    managed: int = NO_ID,
-) -> None:
+def add_activities(builder: RecordingBuilder, activity: str, block: Columns, name_of: Callable[[int], str]) -> None:
     """Add records of one of the ``ACTIVITIES``, with the builder's names of columns. Raises InputError for too many.
 
-    - ``name_of``: the text of a name's number.
-    - ``directions``, ``memories``: what the numbers of copies mean; ``managed``: that of unified memory.
+    ``name_of``: returns the text of a name's number.
     """
     if "name" in block:
         block["name"] = mapped(block["name"], lambda number: builder.name(name_of(number)))
     if activity == "copies":
-        block |= _copied(block, directions, memories, managed)
+        block |= _copied(block)
     elif activity == "kernels":
         block |= {side: np.stack([block[f"{side}_{axis}"] for axis in "xyz"], axis=1) for side in ("grid", "block")}
     elif activity == "ranges":
-        block = {name: column[block["by"] != BY_PROFILER] for name, column in block.items()}
+        block = chosen(block, block["by"] != BY_PROFILER)
     if activity in OTHERS:
         builder.add(OTHERS[activity], block)
         return
@@ -411,17 +407,15 @@ def add_activities(
     builder.add("work", {**block, "kind": kind, **named})
 
 
-def _copied(
-    block: Columns, directions: Mapping[int, CopyDirection], memories: Mapping[int, CopyMemory], managed: int
-) -> Columns:
+def _copied(block: Columns) -> Columns:
     """Return the directions of copies, and the memory on the host's side of those to or from a card."""
-    direction = mapped(block["copy_kind"], lambda kind: directions.get(kind, CopyDirection.OTHER))
+    direction = mapped(block["copy_kind"], lambda kind: COPY_KINDS.get(kind, CopyDirection.OTHER))
     source, target = block["src_device"], block["dst_device"]
     between = (source != target) & (source >= 0) & (target >= 0) & (direction == CopyDirection.D2D)
     direction[between] = CopyDirection.PEER
-    direction[(block["src_kind"] == managed) | (block["dst_kind"] == managed)] = CopyDirection.UNIFIED
+    direction[(block["src_kind"] == MANAGED) | (block["dst_kind"] == MANAGED)] = CopyDirection.UNIFIED
     of_host = np.where(direction == CopyDirection.H2D, block["src_kind"], block["dst_kind"])
-    memory = mapped(of_host, lambda kind: memories.get(kind, CopyMemory.UNKNOWN))
+    memory = mapped(of_host, lambda kind: MEMORIES.get(kind, CopyMemory.UNKNOWN))
     memory[(direction != CopyDirection.H2D) & (direction != CopyDirection.D2H)] = CopyMemory.NONE
     return {"direction": direction, "memory": memory}
 

@@ -19,7 +19,6 @@ from streamsim.errors import InputError, shown
 from streamsim.recorded.builder import (
     ACTIVITIES,
     FAR,
-    MANAGED,
     STREAM_KINDS,
     Columns,
     RecordingBuilder,
@@ -146,7 +145,7 @@ class _CaptureReader:
             if activity == "calls":
                 managed = [place for place, name in enumerate(self._names) if MANAGED_CALL in name]
                 builder.count(UNIFIED, int(np.isin(block["name"], managed).sum()))
-            add_activities(builder, activity, self._owned(block), self._name, managed=MANAGED)
+            add_activities(builder, activity, self._owned(block), self._name)
         untraced = tuple(self._untraced(self._joined("untraced")))
         return msgspec.structs.replace(builder.recording(), untraced=untraced)
 

@@ -25,16 +25,16 @@ from numpy.typing import NDArray
 from streamsim.errors import InputError, uncapitalised
 from streamsim.files import file_error
 from streamsim.recorded.builder import (
-    COPY_KINDS,
     STREAM_KINDS,
     Columns,
     RecordingBuilder,
     add_activities,
     card_of,
+    chosen,
     foreign,
     mapped,
 )
-from streamsim.recorded.recording import NONE, AnnotationKind, CopyDirection, CopyMemory, PageCause, PageKind, Recording
+from streamsim.recorded.recording import NONE, AnnotationKind, PageCause, PageKind, Recording
 from streamsim.recorded.times import with_prefetches
 from streamsim.text import GZIP_MAGIC
 
@@ -43,16 +43,12 @@ META = ("META_DATA_EXPORT", "EXPORT_META_DATA")
 CUPTI = "CUPTI_ACTIVITY_KIND_"
 PROCESS_BITS = 24
 ID_MASK = (1 << PROCESS_BITS) - 1
-PAGE_KINDS = {11: PageKind.IN, 12: PageKind.OUT, 13: PageKind.BETWEEN_CARDS}
-MEMORIES = {0: CopyMemory.PAGEABLE, 1: CopyMemory.PINNED}  # where ENUM_CUDA_MEM_KIND does not say it
+PAGE_KINDS = {11: PageKind.IN, 12: PageKind.OUT, 13: PageKind.BETWEEN_CARDS}  # kinds of copies that CUPTI lacks
 NVTX_RANGES = (59, 60, 70, 71)  # pushed and popped, started and ended; their variants
 TEXT, NAMELESS = "text", "a range without a name"
 MOST_FACTS = 100_000  # rows that are read of a small table
 _COUNTS = ("totalMemory", "smCount", "asyncEngines")  # facts of a card
 OPEN_ENDED = ("NVTX marks, and ranges without an end", "no span of time")
-_PAGES = {"HTOD": PageKind.IN, "DTOH": PageKind.OUT, "DTOD": PageKind.BETWEEN_CARDS}
-_SUFFIXES = {"HTOD": CopyDirection.H2D, "DTOH": CopyDirection.D2H, "HTOA": CopyDirection.H2D, "ATOH": CopyDirection.D2H}
-_SUFFIXES |= dict.fromkeys(("ATOA", "ATOD", "DTOA", "DTOD"), CopyDirection.D2D) | {"PTOP": CopyDirection.PEER}
 
 # By activity: the table of the export, its needed columns, and others.
 _PLACED = "start end deviceId streamId correlationId globalPid"
@@ -90,7 +86,6 @@ def read_nsys(path: str | os.PathLike[str]) -> Recording:
             raise InputError(f"{path}: {what}")
         builder = RecordingBuilder("Nsight Systems", str(path))
         _Export(builder, tables).read()
-        builder.count(("texts that are not UTF-8", "what cannot be read in them is replaced"), tables.replaced)
         remedy = "record with: nsys profile --trace=cuda,nvtx"
         return with_prefetches(builder.recording(f"has no CUDA calls, copies or kernels; {remedy}"))
 
@@ -100,7 +95,6 @@ class _Export:
 
     def __init__(self, builder: RecordingBuilder, tables: Tables) -> None:
         self._builder, self._tables = builder, tables
-        self._directions, self._page_kinds, self._memories = dict(COPY_KINDS), dict(PAGE_KINDS), dict(MEMORIES)
         self._text = cache(tables.text_of)
 
     def read(self) -> None:
@@ -110,10 +104,11 @@ class _Export:
         for activity, (table, *columns) in TABLES.items():
             for block in self._blocks(f"{CUPTI}{table}", *columns):
                 if activity == "copies":
-                    moves = np.isin(block["copy_kind"], list(self._page_kinds))
-                    self._add_moves(_chosen(block, moves))
-                    block = _chosen(block, ~moves)
-                add_activities(self._builder, activity, block, self._name, self._directions, self._memories)
+                    block |= {side: block[side] + 1 for side in ("src_kind", "dst_kind")}  # CUPTI counts from 1
+                    moves = np.isin(block["copy_kind"], list(PAGE_KINDS))
+                    self._add_moves(chosen(block, moves))
+                    block = chosen(block, ~moves)
+                add_activities(self._builder, activity, block, self._name)
         self._read_ranges()
         for block in self._blocks("CUDA_UM_CPU_PAGE_FAULT_EVENTS", "start globalPid"):
             self._add_pages(block, PageKind.HOST_FAULT, end_ns=block["start_ns"])
@@ -125,20 +120,10 @@ class _Export:
         return self._text(number) or f"name {number}"
 
     def _read_facts(self) -> None:
-        """Read the version, what numbers mean where the export says so, and the names of cards and processes."""
+        """Read the version, and the names of cards and processes."""
         builder, tables = self._builder, self._tables
         said = dict(row for table in META for row in tables.typed(table, name=str, value=str))
         builder.tool = f"Nsight Systems {said.get('EXPORT_PRODUCT_VERSION', '')[:40]}".rstrip()
-        for number, name in tables.typed("ENUM_CUDA_MEMCPY_OPER", id=int, name=str):
-            suffix = name.rpartition("_")[2]
-            self._page_kinds.pop(number, None)
-            if "_UVM_" in name:
-                self._page_kinds[number] = _PAGES.get(suffix, PageKind.BETWEEN_CARDS)
-            else:
-                self._directions[number] = _SUFFIXES.get(suffix, CopyDirection.OTHER)
-        for number, name in tables.typed("ENUM_CUDA_MEM_KIND", id=int, name=str):
-            words = {"PAGEABLE": CopyMemory.PAGEABLE, "PINNED": CopyMemory.PINNED}
-            self._memories[number] = words.get(name.rpartition("_")[2], CopyMemory.UNKNOWN)
         for number in ("id", "deviceId"):  # exports of 2020 have the latter
             facts = {number: int, "name": str} | dict.fromkeys(_COUNTS, object)
             builder.cards |= {row[0]: card_of(*row) for row in tables.typed("TARGET_INFO_GPU", **facts)}
@@ -167,7 +152,7 @@ class _Export:
     def _add_moves(self, block: Columns) -> None:
         is_known = (block["cause"] >= 0) & (block["cause"] < len(PageCause))
         cause = np.where(is_known, block["cause"], PageCause.UNKNOWN)
-        self._add_pages(block, mapped(block["copy_kind"], self._page_kinds.__getitem__), cause=cause)
+        self._add_pages(block, mapped(block["copy_kind"], PAGE_KINDS.__getitem__), cause=cause)
 
     def _add_pages(self, block: Columns, kind: NDArray[np.int64] | PageKind, **more: NDArray[np.int64]) -> None:
         """Add moves or faults of unified memory's pages, which no call issued."""
@@ -180,11 +165,7 @@ class _Export:
             block["name"] = np.array([self._builder.name(name) for name in names], np.int64)
             ranges = (block["end_ns"] >= 0) & np.isin(block["eventType"], NVTX_RANGES)
             self._builder.count(OPEN_ENDED, int((~ranges).sum()))
-            self._builder.add("annotations", _chosen(block, ranges) | {"kind": AnnotationKind.RANGE})
-
-
-def _chosen(block: Columns, rows: NDArray[np.bool_]) -> Columns:
-    return {name: column[rows] for name, column in block.items()}
+            self._builder.add("annotations", chosen(block, ranges) | {"kind": AnnotationKind.RANGE})
 
 
 # Tables
@@ -196,7 +177,6 @@ class Tables:
     def __init__(self, path: str | os.PathLike[str], connection: sqlite3.Connection) -> None:
         self._path, self._connection = path, connection
         self.columns: dict[str, frozenset[str]] = {}
-        self.replaced = 0  # texts that are not UTF-8
         for name, sql in connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table'"):
             if isinstance(name, str) and isinstance(sql, str) and sql[:12].upper() == "CREATE TABLE":
                 stored = connection.execute("SELECT name FROM pragma_table_xinfo(?) WHERE hidden = 0", (name,))
@@ -245,12 +225,6 @@ class Tables:
         found = self._connection.execute("SELECT value FROM StringIds WHERE id = ?", (number,)).fetchone()
         return found[0] if found and isinstance(found[0], str) else ""
 
-    def text(self, data: bytes) -> str:
-        """Return a text with a replacement for bytes that are not UTF-8."""
-        found = data.decode(errors="replace")
-        self.replaced += "\ufffd" in found
-        return found
-
 
 @contextmanager
 def open_tables(path: str | os.PathLike[str]) -> Iterator[Tables]:
@@ -275,9 +249,7 @@ def open_tables(path: str | os.PathLike[str]) -> Iterator[Tables]:
         if os.stat(path).st_size < pages * page_bytes:  # SQLite itself looks at whole pages only
             raise sqlite3.DatabaseError("its last page is not whole")
         connection.text_factory = lambda data: data.decode(errors="replace")
-        tables = Tables(path, connection)
-        connection.text_factory = tables.text
-        yield tables
+        yield Tables(path, connection)
     except (sqlite3.Error, sqlite3.Warning, OverflowError, UnicodeDecodeError) as error:  # also of its own messages
         reason = uncapitalised(str(error))
         raise InputError(f"{path}: is damaged or cut short ({reason}); copy it, or {EXPORT_AGAIN}") from None
