@@ -3,6 +3,7 @@
 from streamsim.recorded.builder import RecordingBuilder
 from streamsim.recorded.costs import HostCosts, profile_of
 from streamsim.recorded.cupti import read_captured
+from streamsim.recorded.kineto import write_recording
 from streamsim.recorded.program import program_of
 from streamsim.recorded.read import kind_given, read_recording
 from streamsim.recorded.recording import (
@@ -31,7 +32,6 @@ from streamsim.recorded.replay import (
     warnings_of,
     without_recording,
 )
-from streamsim.recorded.simulated import write_recording
 from streamsim.recorded.summary import (
     RecordedAmount,
     RecordedCalls,

@@ -31,8 +31,6 @@ from streamsim.recorded.recording import NONE, Annotations, Recording
 FORMAT = "streamsim_capture"  # the key in the first line of a captured file; its value is the version
 VERSION = 1
 CAPTURE_AGAIN = "capture the program again"
-MANAGED_CALL = "MallocManaged"
-UNIFIED = ("calls that allocate unified memory", "when its pages move is not recorded")
 LOST = ("records that CUPTI lost", "it had no room for them, or they could not be read")
 
 # The needed columns of each table, and the optional ones.
@@ -141,11 +139,7 @@ class _CaptureReader:
             builder.cards[number] = card_of(number, self._name(name), *counts)
         self._add_streams()
         for activity in filter(TABLES.__contains__, ACTIVITIES):
-            block = self._joined(activity)
-            if activity == "calls":
-                managed = [place for place, name in enumerate(self._names) if MANAGED_CALL in name]
-                builder.count(UNIFIED, int(np.isin(block["name"], managed).sum()))
-            add_activities(builder, activity, self._owned(block), self._name)
+            add_activities(builder, activity, self._owned(self._joined(activity)), self._name)
         untraced = tuple(self._untraced(self._joined("untraced")))
         return msgspec.structs.replace(builder.recording(), untraced=untraced)
 

@@ -287,6 +287,8 @@ class _Writer:
         if not name:
             self._assume("copies that are neither to nor from the card", "they are left out")
             return None
+        if work["kind"][row] == WorkKind.GRAPH:
+            self._assume("graphs recorded whole", "no kernels show; nsys --cuda-graph-trace=node")
         if name == UNIFIED_COPY:
             self._assume("copies of unified memory", "where their pages lay is not recorded; they take what they took")
         seconds, threads = work["alone_s"][row], work["threads"][row]
@@ -394,9 +396,8 @@ def _no_program(recording: Recording) -> str:
     if not issues or len(recording.work):
         return "no call of the recording issued a copy or a kernel: there is no program in it"
     return (
-        f"{issues} calls put work on the card, and nothing of the card is recorded; on Windows and in WSL2 let all"
-        " users read the GPU's performance counters (NVIDIA Control Panel, Developer) and update the driver; of PyTorch"
-        " record ProfilerActivity.CUDA too"
+        f"{issues} calls put work on the card, and nothing of the card is recorded; record ProfilerActivity.CUDA too;"
+        " on Windows and in WSL2 let all users read the GPU's performance counters (NVIDIA Control Panel, Developer)"
     )
 
 
@@ -413,7 +414,7 @@ def _columns(recording: Recording, streams: dict[int, int]) -> dict[str, list[An
     """
     work = recording.work
     number = np.array([streams[k] for k in (*range(len(recording.streams)), NONE)])  # NONE is the last one's index
-    columns = {name: getattr(work, name) for name in ("call", "bytes", "direction", "memory", "start_ns")}
+    columns = {name: getattr(work, name) for name in ("kind", "call", "bytes", "direction", "memory", "start_ns")}
     columns |= {"stream": number[work.stream], "threads": _threads_of(work), "fill": _fill_of(recording)}
     columns |= {"alone_s": (uncontended_ns(work) if recording.alone_ns is None else recording.alone_ns) * 1e-9}
     columns |= {"busy_until": np.append(0, np.maximum.accumulate(work.end_ns)[:-1])}

@@ -32,6 +32,7 @@ KNOWN = (
     "a trace of the PyTorch profiler (.json, .json.gz), an SQLite export of Nsight Systems or what"
     " streamsim-validate capture wrote"
 )
+READERS = {"export": lambda path, _: read_nsys(path), "capture": read_captured, "trace": read_kineto}
 EXPORT = "of a report, make one with: nsys export --type sqlite FILE.nsys-rep"
 
 
@@ -47,10 +48,7 @@ def kind_given(path: str | os.PathLike[str]) -> str:
         return ""
     with closing(blocks_of(path)) as blocks:
         start = next(blocks, b"").removeprefix(BYTE_ORDER_MARK)
-    kind = _format_of(start)
-    if kind in ("export", "capture", "trace") or (not kind and foreign(path, start)):
-        return "recording"
-    return kind if kind == "schedule" else ""
+    return {**dict.fromkeys(READERS, "recording"), "schedule": "schedule"}.get(_format_of(start), "")
 
 
 def _format_of(start: bytes) -> str:
@@ -75,15 +73,11 @@ def read_recording(path: str | os.PathLike[str]) -> Recording:
         raise InputError(f"{path}: is a report of Nsight Systems; {EXPORT.replace('FILE.nsys-rep', str(path))}")
     blocks = blocks_of(path)
     start = next(blocks, b"").removeprefix(BYTE_ORDER_MARK)
-    kind, whole = _format_of(start), chain((start,), blocks)
-    if kind == "export":
-        blocks.close()
-        return read_nsys(path)
-    if kind == "capture":
-        return read_captured(path, whole)
-    other = "" if kind else foreign(path, start)
-    if kind == "trace" or (start.lstrip()[:1] == b"{" and not kind and not other):
-        return read_kineto(path, whole)  # read once: it may be a pipe
+    kind, other = _format_of(start), foreign(path)
+    if not kind and start.lstrip()[:1] == b"{" and not other:
+        kind = "trace"
+    if kind in READERS:
+        return READERS[kind](path, chain((start,), blocks))  # read once: it may be a pipe
     what = f"is {WORDS[kind]}" if kind else "is of no format known" if start else "is empty"
     raise InputError(f"{path}: {other or f'{what}; give {KNOWN}; {EXPORT}'}")
 

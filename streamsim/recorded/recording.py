@@ -30,7 +30,7 @@ class CallKind(IntEnum):
 
     OTHER, COPY, COPY_ASYNC, LAUNCH, MEMSET, RECORD, WAIT = range(7)
     SYNCHRONIZE_STREAM, SYNCHRONIZE_EVENT, SYNCHRONIZE_DEVICE = range(7, 10)
-    GRAPH_LAUNCH, HOST_FUNCTION, ALLOCATE, FREE, PREFETCH = range(10, 15)
+    GRAPH_LAUNCH, FREE, PREFETCH = range(10, 13)
 
 
 WAITS = (CallKind.SYNCHRONIZE_STREAM, CallKind.SYNCHRONIZE_EVENT, CallKind.SYNCHRONIZE_DEVICE)
@@ -313,14 +313,12 @@ _KINDS = (
     (re.compile(r"Memset"), CallKind.MEMSET),
     (re.compile(r"MemPrefetch"), CallKind.PREFETCH),
     (re.compile(r"GraphLaunch"), CallKind.GRAPH_LAUNCH),
-    (re.compile(r"LaunchHostFunc|StreamAddCallback"), CallKind.HOST_FUNCTION),
     (re.compile(r"(?:ExtModule|Ext|Module)?Launch(?:Cooperative)?(?:Kernel|Grid|\Z)"), CallKind.LAUNCH),
     (re.compile(r"EventRecord"), CallKind.RECORD),
     (re.compile(r"StreamWaitEvent"), CallKind.WAIT),
     (re.compile(r"StreamSynchronize"), CallKind.SYNCHRONIZE_STREAM),
     (re.compile(r"EventSynchronize"), CallKind.SYNCHRONIZE_EVENT),
     (re.compile(r"(?:Device|Ctx|Context|Thread)Synchronize"), CallKind.SYNCHRONIZE_DEVICE),
-    (re.compile(r"(?:(?:Host)?Malloc|(?:Mem)?HostAlloc|MemAlloc|(?:Mem)?HostRegister)(?!.*Async)"), CallKind.ALLOCATE),
     (re.compile(r"(?:Free|MemFree|HostUnregister|HostFree|MemHostUnregister)(?!.*Async)"), CallKind.FREE),
 )  # fmt: skip
 

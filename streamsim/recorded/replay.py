@@ -23,8 +23,6 @@ from streamsim.recorded.times import lanes_of, length, merged
 from streamsim.text import format_change, format_seconds
 from streamsim.timeline import Timeline, recorded_timeline
 
-Rows = NDArray[np.int64]
-
 CLOSE = 0.02  # share of the untraced time: the model is less accurate, so a time this close counts as reached
 NEAR = 1e-4  # share of the untraced time: clocks and second runs do not repeat a time more closely
 LEAST_OFF = 0.01  # share of the whole time: smaller errors of an engine do not matter
@@ -85,37 +83,25 @@ def replay(recording: Recording, device: Device | str | Path | None = None) -> R
     InputError as :func:`program_of` does.
     """
     on = profile_of(recording) if device is None else as_device(device)
-    return beside(recording, program_of(recording, device=on), on)
-
-
-def beside(recording: Recording, program: RecordedProgram, device: Device) -> Replay:
-    """Simulate ``program``, the program of ``recording``, on ``device``, and compare it with the recorded times."""
-    is_simulated = recording.tool == SIMULATED
-    timeline = simulate_one_of_many(program.schedule, device if is_simulated else while_recorded(device))
-    on_card = np.flatnonzero(np.array(program.work) != NONE)
-    rows, ops = np.array(program.work)[on_card], on_card
-    ends_ns = recording.work.end_ns[rows] - program.first_ns
+    program, is_simulated = program_of(recording, device=on), recording.tool == SIMULATED
+    timeline = simulate_one_of_many(program.schedule, on if is_simulated else while_recorded(on))
+    work, engine = np.array(program.work), np.array(timeline.engine)
+    starts, ends = occupied_ns(recording, on)
+    starts = np.maximum(starts, program.first_ns)  # what ran before the program began is no part of it
+    engines = []
+    for number, name in enumerate(timeline.engine_names):
+        own = work[(engine == number) & (work != NONE)]
+        engines.append(EngineReplay(name, length(merged(starts[own], ends[own])) / 1e9, timeline.busy_s[name]))
     return Replay(
         recording=recording,
         program=program,
-        device=device,
+        device=on,
         timeline=timeline,
         stamps_s=0.0 if is_simulated else STAMPS_S,
-        recorded_s=int(ends_ns.max()) / 1e9,
+        recorded_s=int(recording.work.end_ns[work[work != NONE]].max() - program.first_ns) / 1e9,
         predicted_s=timeline.makespan_s,
-        engines=tuple(_engines(recording, program.first_ns, device, timeline, ops, rows)),
+        engines=tuple(engines),
     )
-
-
-def _engines(
-    recording: Recording, first_ns: int, device: Device, timeline: Timeline, ops: Rows, rows: Rows
-) -> Iterator[EngineReplay]:
-    engine = np.array(timeline.engine)[ops]
-    starts, ends = occupied_ns(recording, device)
-    starts = np.maximum(starts, first_ns)  # what ran before the program began is no part of it
-    for number, name in enumerate(timeline.engine_names):
-        own = rows[engine == number]
-        yield EngineReplay(name, length(merged(starts[own], ends[own])) / 1e9, timeline.busy_s[name])
 
 
 BAD = 0.1  # relative error of the whole time, or of an engine's, from which a replay is called bad

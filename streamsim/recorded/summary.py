@@ -13,10 +13,7 @@ from streamsim.displayed import Displayed
 from streamsim.errors import counted, short
 from streamsim.recorded.recording import (
     NONE,
-    CallKind,
     CardWork,
-    CopyDirection,
-    CopyMemory,
     Format,
     Recording,
     Unread,
@@ -151,7 +148,7 @@ def summarise(recording: Recording) -> RecordingSummary:
         tuple(_amount(what, pages, rows, int(pages.count[rows].sum())) for what, rows in groups_of(recording)),
         tuple(_card(recording, card) for card in np.unique(work.card).tolist()),
         _call_uses(recording),
-        (*recording.unread, *_not_understood(recording)),
+        recording.unread,
     )
 
 
@@ -233,21 +230,6 @@ def _call_uses(recording: Recording) -> tuple[RecordedCalls, ...]:
         times = (lengths[rows].sum(), np.median(lengths[rows]), lengths[longest], calls.start_ns[longest])
         found.append(RecordedCalls(recording.names[name], len(rows), *(float(time) / NS_PER_S for time in times)))
     return tuple(sorted(found, key=lambda use: -use.total_s))
-
-
-def _not_understood(recording: Recording) -> list[Unread]:
-    work, calls, nowhere = recording.work, recording.calls, recording.calls.stream < 0
-    waits, records = calls.kind == CallKind.SYNCHRONIZE_STREAM, calls.kind == CallKind.RECORD
-    cases = (
-        (nowhere & waits, "synchronisations of a stream", "which stream it was is not recorded"),
-        (nowhere & records, "events recorded", "in which stream is not recorded"),
-        (work.direction == CopyDirection.PEER, "copies between cards", "one card at a time is modelled"),
-        (work.direction == CopyDirection.OTHER, "copies of unknown direction", "the recording does not say"),
-        (work.memory == CopyMemory.UNKNOWN, "copies from or to unknown memory", "pinned or pageable; it does not say"),
-        (work.call < 0, "work without a recorded call", "when it was asked for is not known"),
-        (work.kind == WorkKind.GRAPH, "graphs recorded whole", "no kernels show; nsys --cuda-graph-trace=node"),
-    )
-    return [Unread(what, int(rows.sum()), why) for rows, what, why in cases if rows.any()]
 
 
 BETWEEN_CALLS = "the host is between calls"
