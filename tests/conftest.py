@@ -97,7 +97,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 def _tries_commands(item: pytest.Item) -> bool:
-    folders = ("cli", "fuzz", "search")
+    folders = ("cli", "fuzz", "refused", "search")
     return item.path.parent.name in folders or hasattr(getattr(item, "module", None), "main")
 
 

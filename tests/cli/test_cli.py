@@ -32,6 +32,7 @@ from streamsim.program import (
     write_workload,
 )
 from streamsim.search import Grid
+from streamsim_validate.cli import main as validate
 
 PIPELINE = ["predict", "--h2d", "64MiB", "--kernel", "0.57ms", "--d2h", "64MiB"]
 LAYERS = Layers(tuple(Layer(1 << 26, (WorkloadKernel(duration_s=1e-3),), name) for name in ("embedding", "x", "head")))
@@ -203,3 +204,33 @@ def test_every_example_in_the_help_runs(
         if words == ("playground",):  # its files have to be fetched: tests/page/test_playground.py makes one of others
             continue
         printed(capsys, *example[1:])
+
+
+def test_what_stands_twice_is_an_option_and_no_word(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A value that looks like an option, help, and the options of a program that is captured."""
+    monkeypatch.chdir(tmp_path)
+    printed(capsys, "predict", "--h2d", "4KiB", "--trace", "--chunks", "--chunks", "4")
+    assert (tmp_path / "--chunks").exists()
+    printed(capsys, "predict", "--chunks", "4", "--chunks", "8", "--help")
+    (tmp_path / "program.py").write_text("print()")
+    assert validate(["capture", "-o", "a.json", "python", "program.py", "-o", "x", "-o", "y"]) != 0
+    assert "given twice" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [("predict --device folder/", "plain,folder/other.toml"), ("sweep --device h200,my", "plain,h200,my-card.toml")],
+)
+def test_device_files_are_completed(
+    words: str, found: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("folder").mkdir()
+    for file in ("my-card.toml", "folder/other.toml", "my\x1b[2J.toml"):
+        write_device(load_device("ideal"), file)
+    monkeypatch.setenv("_STREAMSIM_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", f"streamsim {words}")
+    monkeypatch.setenv("COMP_CWORD", str(len(words.split(" "))))
+    assert printed(capsys) == f"{found}\n"

@@ -1,53 +1,68 @@
-"""Full disks, folders that take no files, streams that nobody reads, kills: every command that writes a file."""
+"""Full disks, streams that nobody reads, kills, too little memory, errors that nobody expected, other environments."""
 
+import io
+import json
 import os
 import resource
 import signal
 import subprocess
 import sys
+import tracemalloc
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
+import msgspec
 import pytest
+from refusals import refusal, refused
+from strategies import d2h, h2d, program
 
-from streamsim.cli import main
-from streamsim.program import Workload, WorkloadKernel, depth_first, write_schedule
+from streamsim import analysis
+from streamsim.cli import main, predict
+from streamsim.compiled import available, simulate
+from streamsim.device import load_device, write_device
+from streamsim.program import (
+    Buffer,
+    Copy,
+    Region,
+    Schedule,
+    Workload,
+    WorkloadKernel,
+    depth_first,
+    parse_schedule,
+    write_schedule,
+)
+from streamsim_validate.cli import main as validate_main
 
-pytestmark = pytest.mark.fault
 SIZES = ("--h2d", "256KiB", "--kernel", "20us", "--d2h", "256KiB")
-BEST = ("best", *SIZES, "--max-chunks", "8", "--max-streams", "4", "--as", "cupy")
-COMMANDS = {  # each with the option that names the file, and a name: a picture, a text, rows one after another
-    "predict --plot": (("predict", *SIZES, "--plot"), "out.svg"),
-    "check --fix": (("check", "s.json", "--fix"), "out.json"),
-    "sweep": (("sweep", *SIZES, "--chunks", "1..8", "-o"), "out.csv"),
+RECORD = str(Path("validate/campaigns/records/races-h200.json.gz").absolute())
+COMPARE = ("compare", "--worst", "0", "--device", "h200", RECORD)
+WRITERS = {  # each with the option that names the file, and a name: a picture, a text, rows one after another
+    "out.svg": ("predict", *SIZES, "--plot"),
+    "out.json": ("check", "s.json", "--fix"),
+    "out.csv": ("sweep", *SIZES, "--chunks", "1..8", "-o"),
 }
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _model_is_compiled(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """So that no command says that it compiles."""
-    assert main([*BEST, "-o", str(tmp_path_factory.mktemp("warm") / "warm.py")]) == 0
-
-
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with a schedule."""
+    """A folder with a schedule, and one in which two copies touch the same bytes and nothing orders them."""
     monkeypatch.chdir(tmp_path)
-    write_schedule(depth_first(Workload(1 << 12, (4,), (4,), (WorkloadKernel(duration_s=1e-5),)), 4, 2), Path("s.json"))
+    write_schedule(depth_first(Workload(1 << 12, (4,), (4,), (WorkloadKernel(duration_s=1e-5),)), 4, 2), "s.json")
+    there = Region("d", 0, 8)
+    ops = (msgspec.structs.replace(op, device=there) for op in (h2d(1, 8), d2h(2, 8)))
+    write_schedule(program(*ops, streams=2, buffers=(Buffer("d", 8, "device"),)), "racy.json")
     return tmp_path
 
 
-def complaint(capsys: pytest.CaptureFixture[str]) -> str:
-    """The only one."""
-    (line,) = (line for line in capsys.readouterr().err.splitlines() if ": error: " in line)
-    return line
+# Disks and streams
 
 
 @contextmanager
 def no_room(limit: int) -> Iterator[None]:
-    """A limit on file sizes stands for a full disk."""
-    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    """A limit on file sizes stands for a full disk; Python's own files of code are not written meanwhile."""
+    before, compiled = signal.signal(signal.SIGXFSZ, signal.SIG_IGN), sys.dont_write_bytecode
+    sys.dont_write_bytecode = True
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
     try:
@@ -55,105 +70,221 @@ def no_room(limit: int) -> Iterator[None]:
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
         signal.signal(signal.SIGXFSZ, before)
+        sys.dont_write_bytecode = compiled
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.fault
+@pytest.mark.parametrize("out", WRITERS)
 def test_no_room_is_one_line_and_nothing_is_half_there(
-    here: Path, capsys: pytest.CaptureFixture[str], name: str
+    here: Path, capsys: pytest.CaptureFixture[str], out: str
 ) -> None:
-    (command, out), before = COMMANDS[name], {"s.json"}
-    with no_room(60):
-        assert main([*command, out]) == 2
-    assert "too large" in complaint(capsys)
-    left = {path.name for path in here.iterdir()} - before
-    if command[0] != "sweep":
-        assert left == set()
-        Path(out).write_text("what was there")
+    names = {path.name for path in here.iterdir()}
+    command = [*WRITERS[out], out]
+    for before in (b"", b"what was there"):
+        if before and out != "out.csv":  # a sweep goes on where its file ends
+            Path(out).write_bytes(before)
         with no_room(60):
-            assert main([*command, out]) == 2
-        assert Path(out).read_text() == "what was there"
-    assert main([*command, out]) == 0  # with room again: a sweep goes on
+            assert main(command) == 2
+        (said,) = (line for line in capsys.readouterr().err.splitlines() if ": error: " in line)
+        assert "too large" in said
+        if out != "out.csv":
+            assert (Path(out).read_bytes() if Path(out).exists() else b"") == before
+    assert main(command) == 0  # with room again
     assert Path(out).stat().st_size > 60
-    assert {path.name for path in here.iterdir()} == before | {out}
+    assert {path.name for path in here.iterdir()} == names | {out}
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-@pytest.mark.parametrize("where", ["read-only", "s.json", "missing", "/proc"])
-def test_a_folder_that_takes_no_file_is_one_line(
-    here: Path, capsys: pytest.CaptureFixture[str], name: str, where: str
+def with_stdout(patch: pytest.MonkeyPatch, file: io.TextIOBase, command: tuple[str, ...]) -> int:
+    """The exit code of a command, whose output goes into that file."""
+    with patch.context() as patches:
+        patches.setattr(sys, "stdout", file)
+        code = (validate_main if command[0] == "compare" else main)(list(command))
+        file.flush()  # what could not be sent has been dropped
+        file.close()
+    return code
+
+
+def nobody_reads() -> io.TextIOBase:
+    out, into = os.pipe()
+    os.close(out)
+    return open(into, "w")
+
+
+@pytest.mark.fault
+def test_a_finding_is_one_though_nobody_reads_it(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A file in place of the folder, none at all, and a file system that has only what it has."""
-    if where == "read-only":
-        if os.geteuid() == 0:
-            pytest.skip("the superuser may write everywhere")
-        (here / where).mkdir(0o555)
-    command, out = COMMANDS[name]
-    assert main([*command, f"{where}/{out}"]) == 2
-    said = complaint(capsys)
-    assert f"{where}/{out}: " in said
-    assert "cannot write it" in said or f"there is no folder '{where}'" in said
-    assert {path.name for path in here.iterdir()} <= {"s.json", where}
+    """``check | head -1`` says by its code what it found, and nothing but what it found."""
+    for command, code in {
+        ("check", "racy.json"): 1,
+        ("check", "racy.json", "--json"): 1,
+        ("check", "s.json"): 0,
+        COMPARE: 0,
+        ("predict", *SIZES, "--page", "unheard.html"): 0,
+        (*COMPARE, "--fail-if", "median > 0.0001%"): 1,
+    }.items():
+        assert with_stdout(monkeypatch, nobody_reads(), command) == code
+    assert capsys.readouterr().err.startswith("failed: median")
+    assert Path("unheard.html").read_text().endswith("</html>\n")
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_a_stream_that_nobody_reads_leaves_the_file_whole(
-    here: Path, monkeypatch: pytest.MonkeyPatch, name: str
+@pytest.mark.fault
+def test_no_room_for_the_output_is_bad_input_and_no_finding(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    command, out = COMMANDS[name]
-    assert main([*command, f"whole-{out}"]) == 0
-    whole = (here / f"whole-{out}").read_bytes()
-    for unread in (("stdout",), ("stderr",), ("stdout", "stderr")):
-        with ExitStack() as files, monkeypatch.context() as patches:
-            for stream in unread:
-                ours, into = os.pipe()
-                os.close(ours)
-                patches.setattr(sys, stream, files.enter_context(open(into, "w")))
-            assert main([*command, out]) == 0
-        assert (here / out).read_bytes() == whole
-        (here / out).unlink()
+    for command in (("check", "racy.json"), COMPARE):
+        assert with_stdout(monkeypatch, open("/dev/full", "w"), command) == 2  # noqa: SIM115 - there
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line.endswith("error: [Errno 28] No space left on device")
 
 
-# Killed
+@pytest.mark.fault
+def test_closed_output_is_as_good_as_none(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    for command in (["predict", *SIZES], ["code", *SIZES, "--as", "schedule"]):
+        monkeypatch.setattr(sys, "stdout", None)  # what Python makes of >&-
+        assert main(command) == 0
+        sys.stdout.close()  # what it opened in place of the closed one
+    assert capfd.readouterr() == ("", "")
+
+
+# Kills, and what nobody expected
 
 SLOWLY = """
-import os, sys, time
-import streamsim.files as files
+import streamsim.files, sys, time
 from streamsim.cli import main
 
-class Slow:
-    def __init__(self, file):
-        self.file = file
-    def write(self, data):
-        self.file.write(data[: len(data) // 2])
-        self.file.flush()
-        print("half", flush=True)
-        time.sleep(3600)
-    def __enter__(self):
-        return self
-    def __exit__(self, *what):
-        self.file.close()
+def half(path, mode):
+    file = open(path, mode, buffering=0)
+    file.write(b"half")
+    print("half", flush=True)
+    time.sleep(3600)
 
-files.open = lambda path, mode: Slow(open(path, mode))
+streamsim.files.open = half
 sys.exit(main(sys.argv[1:]))
 """
-HANG_S = 120
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
 
 
-@pytest.mark.parametrize("how", SIGNALS, ids=lambda how: how.name)
-def test_killed_in_the_middle_of_writing_best_leaves_what_was_there(here: Path, how: signal.Signals) -> None:
+@pytest.mark.fault
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL], ids=lambda how: how.name)
+def test_killed_in_the_middle_of_writing_a_command_leaves_what_was_there(here: Path, how: signal.Signals) -> None:
     Path("out.py").write_text("what was there")
-    command = [sys.executable, "-P", "-c", SLOWLY, *BEST, "-o", "out.py"]
+    write = ["code", *SIZES, "--as", "cupy", "-o", "out.py"]
+    command = [sys.executable, "-P", "-c", SLOWLY, *write]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "half\n"
         process.send_signal(how)
-        _, said = process.communicate(timeout=HANG_S)
-    assert process.returncode == (130 if how == signal.SIGINT else -how)
-    assert said.strip() == ""
+        _, said = process.communicate(timeout=120)
+    assert (process.returncode, said.strip()) == (130 if how == signal.SIGINT else -how, "")
     assert Path("out.py").read_text() == "what was there"
-    left = {path.name for path in here.iterdir()} - {"out.py", "s.json"}
+    left = {path.name for path in here.iterdir()} - {"out.py", "s.json", "racy.json"}
     assert all(name.startswith(".streamsim-") for name in left)  # beside it
     assert not left or how != signal.SIGINT
-    assert main([*BEST, "-o", "out.py"]) == 0
+    assert main(write) == 0
     assert Path("out.py").read_text().startswith('"""')
+
+
+INTERRUPTS = """
+import importlib, os, signal, sys
+
+class Interrupts:
+    def find_spec(name, *_):
+        if name == "click":
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupts)
+sys.exit(importlib.import_module(sys.argv[1]).main())
+"""
+
+
+@pytest.mark.fault
+@pytest.mark.parametrize("module", ["streamsim.__main__", "streamsim_validate.__main__"])
+def test_control_c_while_it_is_loaded_is_no_traceback(module: str) -> None:
+    """The same module that the installed programs and ``python -m`` begin with."""
+    result = subprocess.run([sys.executable, "-c", INTERRUPTS, module], capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stdout, result.stderr) == (130, "", "")
+
+
+def test_an_error_that_nobody_expected_is_one_line_and_70(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError("by\nzero")
+
+    monkeypatch.setattr(predict, "predict", broken)
+    monkeypatch.delenv("STREAMSIM_TRACEBACK", raising=False)
+    refused(["predict", *SIZES], capsys, r"unexpected ZeroDivisionError: by\nzero; ...STREAMSIM_TRACEBACK=1", code=70)
+    monkeypatch.setenv("STREAMSIM_TRACEBACK", "1")
+    assert main(["predict", *SIZES]) == 70
+    assert 'raise ZeroDivisionError("by' in capsys.readouterr().err
+
+
+def test_too_little_memory_is_one_line(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_room(*_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("streamsim.program.patterns.loop_of", no_room)
+    said = "not enough memory for a schedule of this size; use fewer chunks"
+    refused(["code", *SIZES, "--as", "schedule", "-o", "x.json"], capsys, said)
+
+
+def test_a_schedule_may_not_make_the_program_allocate_what_it_names() -> None:
+    """The most events that a schedule can declare, each of the largest buffers, and none of them used."""
+    buffers = ",".join(f'{{"name":"{i}","bytes":8796093022207,"memory":"device"}}' for i in range(100))
+    ops = '"ops":[{"op":"copy","direction":"h2d","bytes":8,"stream":1}]'
+    text = f'{{"streams":["blocking"],"events":2147483647,"buffers":[{buffers}],{ops}}}'
+    tracemalloc.start()
+    assert analysis.predict(parse_schedule(text.encode()), "ideal").makespan_s > 0
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1 << 24
+
+
+# Environments
+
+
+def test_a_plot_needs_no_backend(here: Path) -> None:
+    environment = {**os.environ, "MPLBACKEND": "module://no_such_package.backend"}
+    command = [sys.executable, "-m", "streamsim", "predict", *SIZES, "--plot", "plot.svg"]
+    subprocess.run(command, env=environment, capture_output=True, check=True)
+    assert (here / "plot.svg").read_bytes().startswith(b"<?xml")
+
+
+def test_without_numbas_compiler_everything_runs_on_simpy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NUMBA_DISABLE_JIT", " 1")
+    assert not available()
+    off = "NUMBA_DISABLE_JIT = ...: switches numba's compiler off; unset it"
+    refusal(lambda: simulate(Schedule((Copy("h2d", 8, 0),)), load_device("ideal")), off)
+
+
+@pytest.mark.parametrize("columns", ["0", "1", "300", "nonsense"])
+def test_however_wide_the_terminal_is_said_to_be_the_table_is_there(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], columns: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    assert main(["predict", *SIZES]) == 0
+    assert "h200" in capsys.readouterr().out
+
+
+def test_a_locale_of_ascii_shows_names_escaped_and_files_keep_them(here: Path) -> None:
+    """A device, a picture and a page called 卡, on a machine that knows no such letter."""
+    write_device(msgspec.structs.replace(load_device("ideal"), name="卡"), "卡.toml")
+    ascii_only = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "COLUMNS": "100"}
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONIOENCODING"} | ascii_only
+    said = []
+    for words, code in (
+        (("predict", *SIZES, "--device", "卡.toml", "--plot", "卡.png", "--page", "卡.html"), 0),
+        (("predict", *SIZES, "--device", "卡.toml", "--json"), 0),
+        (("predict", "nö.json"), 2),
+    ):
+        command = [sys.executable, "-P", "-m", "streamsim", *words]
+        done = subprocess.run(command, env=environment, capture_output=True, check=False)
+        assert done.returncode == code, done.stderr
+        assert done.stdout.isascii()
+        said.append(done.stdout or done.stderr)
+    assert rb"\u5361" in said[0]
+    assert rb"\udc" not in said[0]  # half a letter is no letter
+    assert (here / "卡.png").read_bytes().startswith(b"\x89PNG")
+    assert (here / "卡.html").read_bytes().startswith(b"<!doctype html>")
+    assert json.loads(said[1])["inputs"]["device"] == "卡.toml"
+    assert said[2].startswith(rb"streamsim: error: n\xf6.json: cannot read it: no such file or directory; ")

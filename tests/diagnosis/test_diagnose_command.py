@@ -2,9 +2,10 @@
 
 import json
 from functools import partial
+from pathlib import Path
 
 import pytest
-from refusals import refusal, refusal_of
+from refusals import refusal, refused
 
 from streamsim.cli import main
 from streamsim.diagnosis import Measured, diagnose
@@ -61,5 +62,8 @@ def test_what_cannot_be_diagnosed_is_named(program: Workload | Schedule, measure
 
 
 @pytest.mark.parametrize("text", TIMES)
-def test_a_time_that_cannot_be_read_is_one_line(text: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert TIMES[text] in refusal_of(["explain", *PROGRAM, "--measured", text], capsys)
+def test_a_time_that_cannot_be_read_is_one_line(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert TIMES[text] in refused(["explain", *PROGRAM, "--measured", text], capsys)
