@@ -132,8 +132,8 @@ def scheduled(pattern: str, **arguments: Any) -> Schedule:
     return Recipe(pattern, arguments, sincos(8, 1), "x").schedule()
 
 
-def widths(name: str = "copy", elements: int = 8, **regions: tuple[Region, ...]) -> object:
-    kernel = Kernel(1, name, elements, **regions)
+def widths(elements: int, *reads: Region) -> object:
+    kernel = Kernel(1, "copy", elements, reads=reads)
     return widths_of(find_kernel(kernel), kernel)
 
 
@@ -181,8 +181,8 @@ CALLS: list[tuple[Callable[..., object], tuple[Any, ...], str]] = [
     (check_language, ("cupy", ("one.py", "other.py")), "...2 files; give the one"),
     (PythonRunner, ("pytorch",), "pytorch: ...torch...; pip install torch"),
     (KernelSpec, ("", ""), "name = '': a kernel needs a name"),
-    (partial(widths, reads=(Region("a", 0, 20),)), (), "...reads 20 bytes at 0 of 'a', expected a multiple of 1"),
-    (partial(widths, reads=(Region("a", 0, 1),) * 5), ("copy", 1), "...reads has 5 regions, more than 4"),
+    (widths, (8, Region("a", 0, 20)), "...reads 20 bytes at 0 of 'a', expected a multiple of 1"),
+    (widths, (1, *[Region("a", 0, 1)] * 5), "...reads has 5 regions, more than 4"),
     (check_fits, (NEED, 73 << 20, 20 << 20), "...10 MiB of device memory are needed and 9 MiB are free"),
     (check_fits, (NEED, 74 << 20, 19 << 20), "...20 MiB of host memory are needed and 19 MiB are free"),
 ]

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -61,12 +62,12 @@ def child_of(process: subprocess.Popen[str]) -> int:
     raise AssertionError
 
 
-STOPS = {  # as a terminal, a batch system or the system short of memory does; and the exit code
-    "Ctrl-C": (lambda process: os.killpg(process.pid, signal.SIGINT), 130),
-    "SIGTERM": (lambda process: process.terminate(), -15),
-    "kill -9": (lambda process: process.kill(), -9),
-    "kill -9 to the one that measures": (lambda process: os.kill(child_of(process), signal.SIGKILL), 2),
-}
+STOPS: list[tuple[Callable[[subprocess.Popen[str]], None], int]] = [  # and the exit code
+    (lambda process: os.killpg(process.pid, signal.SIGINT), 130),  # as a terminal does
+    (lambda process: process.terminate(), -15),  # a batch system
+    (lambda process: process.kill(), -9),
+    (lambda process: os.kill(child_of(process), signal.SIGKILL), 2),  # the system short of memory
+]
 
 
 @pytest.mark.parametrize("seed", range(TRIALS))
@@ -78,7 +79,7 @@ def test_a_run_that_is_stopped_at_any_moment_measures_what_one_in_peace_does(
     output, journal = tmp_path / "r.json.gz", journal_path(tmp_path / "r.json.gz")
     moments = sorted(rng.randrange(4000) for _ in STOPS)
     kept: list[Entry] = []
-    for (stop, code), size in zip(rng.sample(list(STOPS.values()), len(STOPS)), moments, strict=True):
+    for (stop, code), size in zip(rng.sample(STOPS, len(STOPS)), moments, strict=True):
         process = run()
         child_of(process)
         while process.poll() is None and not (journal.exists() and journal.stat().st_size > size):
