@@ -167,9 +167,7 @@ def _replayed(found: Replay, without: Unrecorded) -> Iterator[Row]:
 
 
 def _unrecorded(without: Unrecorded, within: float) -> Iterator[Row]:
-    low, high = format_seconds(without.least_s, within), format_seconds(without.most_s, within)
-    between = "" if low == high else f"between {low} and {high}"
-    yield "replay without recording", format_seconds(without.predicted_s, within), between
+    yield "replay without recording", format_seconds(without.predicted_s, within), ""
     if without.untraced_s is not None:
         said = "as given" if without.is_reached else "as given; not reached"
         yield "when nothing records it", format_seconds(without.untraced_s), said
@@ -215,7 +213,7 @@ def replay_json(found: Replay, without: Unrecorded) -> dict[str, Any]:
         **to_builtins(attributes(found, "engines")),
         "assumed": to_builtins(found.program.assumed),
         "untraced_s": without.untraced_s,
-        "without_recording": attributes(without, "predicted_s", "least_s", "most_s", "how", "is_reached"),
+        "without_recording": attributes(without, "predicted_s", "how", "is_reached"),
         "recording_cost": {
             "taken_out_s": without.program.taken_out_s,
             **to_builtins(without.program.costs),

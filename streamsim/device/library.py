@@ -6,8 +6,7 @@ In a shipped profile, every number has a source. The user's profiles are in :fun
 array library takes several times as long as the bare CUDA call that it makes, and the library also has to make the
 call's stream the current one. A profile's ``host`` has the times of bare calls. A FrontEnd has the times of a library,
 or of compiled programs, on the same host. A profile without a front end uses the one in ``assumed.toml``: the mean
-of the calibrated hosts. Recorders are the same for profilers, which make calls longer by a ratio: a fast host also
-records faster.
+of the calibrated hosts.
 
 **Cards without a profile.** A card's name shows the generation of PCIe, the lanes, and the threads that a
 multiprocessor holds (``assumed.toml``). The rates of pinned copies follow from the link. They are assumed, and the
@@ -31,7 +30,7 @@ import msgspec
 from msgspec.structs import replace
 
 from streamsim.device.profile import RETIRED, Device, with_values
-from streamsim.device.tables import CALLS, DIRECTIONS, IN_LOOPS, TIMES, FrontEnd, RecorderCost
+from streamsim.device.tables import CALLS, DIRECTIONS, IN_LOOPS, TIMES, FrontEnd
 from streamsim.errors import InputError, Notice, one_line, shown
 from streamsim.files import dump_toml, parse_toml, read_bytes, write_text
 from streamsim.program import Layers, LoopFile, Point, ScheduleFile, WorkloadFile, WorkloadKernel
@@ -85,7 +84,6 @@ class _Assumed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What profiles take that nobody calibrated: see ``assumed.toml``."""
 
     front_ends: dict[str, FrontEnd]
-    recorders: dict[str, RecorderCost]
     generations: tuple[Generation, ...]
     links: dict[str, OtherLink]
 
@@ -333,17 +331,12 @@ def assumptions_of(device: Device) -> str:
     return f"{device.name}: nobody measured its pinned copies; {which} are assumed to run at {paces} GB/s ({why})"
 
 
-# Front ends and recorders
+# Front ends
 
 
 def shipped_front_ends() -> Mapping[str, FrontEnd]:
     """Return the shipped front ends by name, for profiles that have none of their own."""
     return MappingProxyType(_assumed().front_ends)
-
-
-def recorder_of(device: Device, name: str) -> RecorderCost:
-    """Return the recorder ``name``: the profile's own, or else the shipped one."""
-    return device.recorders.get(name) or _assumed().recorders[name]
 
 
 def front_end_names(device: Device) -> list[str]:

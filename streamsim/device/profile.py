@@ -13,11 +13,7 @@ from typing import Annotated, Any, NamedTuple
 import msgspec
 
 from streamsim.device.tables import (
-    CALLS,
     MOST_CONNECTIONS,
-    PYTORCH,
-    SHAPES,
-    STACK,
     Compute,
     CopyEngines,
     Field,
@@ -28,7 +24,6 @@ from streamsim.device.tables import (
     KernelCost,
     LinkDirection,
     ProfileTable,
-    RecorderCost,
     fields_of,
     paces,
 )
@@ -37,7 +32,6 @@ from streamsim.errors import (
     LEAST_SHARE,
     InputError,
     NoRoomError,
-    check_choice,
     check_is,
     check_number,
     check_whole,
@@ -49,7 +43,6 @@ from streamsim.text import format_bytes
 
 SCHEMA_VERSION = 1
 SOURCE_KINDS = ("measured", "published", "assumed")
-RECORDERS = (PYTORCH, SHAPES, STACK, CALLS)
 LIMITED = "what the memory limit allows"  # the source of a card's memory if a limit makes it smaller
 
 # Numbers that profiles in kept records have. Measured runs do not need their effects: docs/tried.md.
@@ -89,7 +82,6 @@ class Device(ProfileTable, frozen=True):
     - ``memory_bytes``: the card's memory (None: unknown, so no schedule is too large).
     - ``link``: words for the connection of card and host, such as ``PCIe gen 4 x16``.
     - ``front_ends``: call times of array libraries on this host, by name (:mod:`streamsim.device.library`).
-    - ``recorders``: costs of profilers on this host, by name (:mod:`streamsim.device.library`).
 
     Raises InputError naming the field, its value and the expected values.
     """
@@ -109,7 +101,6 @@ class Device(ProfileTable, frozen=True):
     memory_bytes: int | None = None
     link: str = ""
     front_ends: dict[str, FrontEnd] = msgspec.field(default_factory=dict)
-    recorders: dict[str, RecorderCost] = msgspec.field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.schema_version != SCHEMA_VERSION:
@@ -117,12 +108,9 @@ class Device(ProfileTable, frozen=True):
         ProfileTable.__post_init__(self)
         if not self.name.strip() or "," in self.name:
             raise InputError(f"name = {shown(self.name)}: expected a name without commas, which stand between devices")
-        for name in self.recorders:
-            check_choice(f"recorders: {name}", name, RECORDERS)
-        for field, kind in (("front_ends", FrontEnd), ("recorders", RecorderCost)):
-            for name, calls in getattr(self, field).items():
-                check_is(f"{field}.{name}", calls, kind)
-                _check_source(f"{field}.{name}.source", calls.source)
+        for name, calls in self.front_ends.items():
+            check_is(f"front_ends.{name}", calls, FrontEnd)
+            _check_source(f"front_ends.{name}.source", calls.source)
         if self.memory_bytes is not None:
             check_whole("memory_bytes", self.memory_bytes, 1, LARGEST_BYTES)
         _check_sources(self)

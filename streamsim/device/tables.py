@@ -157,9 +157,9 @@ KernelSignal = Literal["each", "run"]
 ARBITRATIONS = get_args(Arbitration)
 
 MOST_CONNECTIONS = 32
-LARGEST_SPREAD = LARGEST_RATIO = 10
+LARGEST_SPREAD = 10
 DIRECTIONS = ("h2d", "d2h")
-PYTORCH, SHAPES, STACK, CALLS = "pytorch", "pytorch-shapes", "pytorch-stack", "calls"
+CALLS = "calls"
 
 # Effects that can be switched off, and words for a prediction without each. The declaration of a field has the field's
 # value without each effect.
@@ -178,7 +178,6 @@ EFFECTS = {
 HostTime = Annotated[float, FieldSpec(off={"host": 0.0})]
 IssueTime = Annotated[float, FieldSpec(off={"host": 0.0}, sped_up_with="launch")]
 HandOverTime = Annotated[float, FieldSpec(off={"hand-over": 0.0})]
-Ratio = Annotated[float, FieldSpec(least=1, most=LARGEST_RATIO, at_least=("least",), at_most=("most",))]
 
 
 def _latency(**off: str) -> FieldSpec:
@@ -437,17 +436,3 @@ TIMES = tuple(name for name in FrontEnd.__struct_fields__ if name.endswith("_s")
 HOST_TIMES = tuple(f"host.{name}" for name in TIMES)  # as a profile's spread and sources name them
 COLD = "after_wait_s", "first_launch_s"
 IN_LOOPS = tuple(name for name in TIMES if name not in COLD)
-
-
-class RecorderCost(ProfileTable, frozen=True):
-    """The cost of a profiler: ratios of the host's own time, recorded over plain, from 1 to 10.
-
-    ``ratio`` holds for programs without a backward pass, ``backward`` for programs with one. Both lie between ``least``
-    and ``most``. ``source``: the origin of the ratios, as in a profile's ``sources``.
-    """
-
-    least: Annotated[float, FieldSpec(least=1, most=LARGEST_RATIO)]
-    most: Annotated[float, FieldSpec(least=1, most=LARGEST_RATIO)]
-    ratio: Ratio
-    backward: Ratio
-    source: str

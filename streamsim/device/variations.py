@@ -283,16 +283,14 @@ def multiplied_costs(costs: Costs, factor: float) -> tuple[Costs, float]:
 def mean_of(one: Device, other: Device) -> Device:
     """Return the mean of two calibrations of one card: the mean of every measured number.
 
-    Counts, rules, sources and spreads are those of ``one``. Kernel costs, front ends and recorders that only one
-    profile has stay unchanged. The spread of a front end in both profiles also includes half of their relative
+    Counts, rules, sources and spreads are those of ``one``. Kernel costs and front ends that only one profile
+    has stay unchanged. The spread of a front end in both profiles also includes half of their relative
     difference, as the host changed its speed between the two calibrations.
     """
     tables: dict[str, Any] = {name: _mean(table, tables_of(other)[name]) for name, table in tables_of(one).items()}
-    for name in ("front_ends", "recorders"):
-        own, others = getattr(one, name), getattr(other, name)
-        both = {key: _mean(own[key], others[key]) for key in own.keys() & others.keys()}
-        tables[name] = {**others, **own, **both}
-    return replace(one, **tables)
+    own, others = one.front_ends, other.front_ends
+    both = {key: _mean(own[key], others[key]) for key in own.keys() & others.keys()}
+    return replace(one, front_ends={**others, **own, **both}, **tables)
 
 
 def _mean(one: ProfileTable, other: ProfileTable) -> ProfileTable:

@@ -130,16 +130,12 @@ class Unrecorded(msgspec.Struct, frozen=True):
     """A recorded program without the cost of recording, and its predicted time.
 
     - ``program``: the program without that cost; ``predicted_s``: its time by the model.
-    - ``least_s``, ``most_s``: its time with the most and the least possible cost; both are ``predicted_s`` if the cost
-      is known.
     - ``how``: how the cost is known, or why the program does not take ``untraced_s``.
     - ``untraced_s``: the given time without a profiler (None: not given); ``is_reached``: False if no cost explains it.
     """
 
     program: RecordedProgram
     predicted_s: float
-    least_s: float
-    most_s: float
     how: str
     untraced_s: float | None = None
     is_reached: bool = True
@@ -163,17 +159,17 @@ def without_recording(
         timeline = simulate_one_of_many(program.schedule, device)
         return program, timeline.makespan_s, max(timeline.makespan_s, timeline.host_s)
 
-    costs, why = costs_of(recording, device), ""
+    costs, how = costs_of(recording)
+    is_reached = True
     if untraced_s is not None:
-        fitted = _fitted(_families(costs.likely), lambda costs: predicted(costs)[2], untraced_s)
+        fitted = _fitted(_families(costs), lambda costs: predicted(costs)[2], untraced_s)
+        is_reached = isinstance(fitted, HostCosts)
         if isinstance(fitted, HostCosts):
-            program, predicted_s, _ = predicted(fitted)
-            return Unrecorded(program, predicted_s, predicted_s, predicted_s, "fitted to the time given", untraced_s)
-        why = f"{format_seconds(untraced_s)} {fitted}; taken instead: "
-    program, predicted_s, _ = predicted(costs.likely)
-    ends = [predicted_s if cost == costs.likely else predicted(cost)[1] for cost in (costs.least, costs.most)]
-    low, high = min(predicted_s, *ends), max(predicted_s, *ends)
-    return Unrecorded(program, predicted_s, low, high, f"{why}{costs.how}", untraced_s, untraced_s is None)
+            costs, how = fitted, "fitted to the time given"
+        else:
+            how = f"{format_seconds(untraced_s)} {fitted}; taken instead: {how}"
+    program, predicted_s, _ = predicted(costs)
+    return Unrecorded(program, predicted_s, how, untraced_s, is_reached)
 
 
 def _families(likely: HostCosts) -> Iterator[tuple[Callable[[float], HostCosts], float]]:

@@ -14,7 +14,6 @@ from perfect_profiler import recorded
 from refusals import refusal
 from strategies import d2h, h2d, make_device, program
 
-from streamsim.device import RecorderCost
 from streamsim.model import simulate
 from streamsim.program import Synchronize, dump_schedule, parse_schedule
 from streamsim.recorded import (
@@ -190,10 +189,6 @@ VALUES: list[tuple[Callable[[], object], str]] = [
     (lambda: program_of(WITHOUT_CALLS), "no call of the recording issued a copy or a kernel"),
     (lambda: without_recording(COPIED, make_device(), 0), "untraced_s = 0: expected a time above zero"),
     (lambda: write_recording(GRAPH, "none/t.json"), "a recording is written of a simulated program that issues its"),
-    (
-        lambda: RecorderCost(ratio=1.5, backward=2.0, least=1.4, most=1.7, source="measured: by hand"),
-        "backward = 2: above most = 1.7",
-    ),
 ]
 
 
