@@ -178,7 +178,6 @@ def test_interrupted_the_program_settles_what_it_has_and_the_command_says_so(pla
         ((), ("none.py",), None, 2, "'none.py': there is no such file"),
         ((), (), None, 2, "no program: give one, as in -- python my_program.py"),
         ((), ("-m",), None, 2, "no program: give one, as in -- python my_program.py"),
-        ((), ("-um", "x"), None, 2, "'-um': give -m as a word of its own"),
         (("--window", "stop"), ("program.py",), None, 2, "opened no range of this name; it opened 'step'. Name one"),
         (("--window", "step[3]"), ("program.py",), None, 2, "--window = 'step[3]': the program opened no range"),
         (("-o", "none/x.gz"), ("program.py",), None, 2, "there is no folder 'none'"),

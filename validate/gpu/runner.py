@@ -208,21 +208,19 @@ class Ranges:
         self._seen = {name: itertools.count(1) for name in windows}
         self._open: dict[Any, list[tuple[int, str, bool]]] = {}
 
-    def open(self, key: Any, name: object) -> None:
-        """Open a range, inside those with the same key."""
+    def open(self, kind: object, name: object) -> None:
+        """Open a range, inside those of this thread and kind."""
         text = name.decode(errors="replace") if isinstance(name, bytes) else str(name)
         asked = text in self._windows and next(self._seen[text]) == self._windows[text]
         if asked:
             self._wait()
-        self._open.setdefault(key, []).append((self._clock(), text[:LONGEST_NAME], asked))
+        opened = self._open.setdefault((threading.get_ident(), kind), [])
+        opened.append((self._clock(), text[:LONGEST_NAME], asked))
 
-    def close(self, key: Any) -> None:
-        """Close the latest range that was opened with this key, if there is one."""
-        opened = self._open.get(key)
-        if opened:
+    def close(self, kind: object) -> None:
+        """Close the latest range that was opened in this thread with this kind, if there is one."""
+        if opened := self._open.get((threading.get_ident(), kind)):
             start, name, asked = opened.pop()
-            if not opened:
-                del self._open[key]
             if asked:
                 self._wait()
             self.rows.append((start, self._clock(), threading.get_native_id(), name))
@@ -240,84 +238,18 @@ class Watcher(importlib.abc.MetaPathFinder):
         spec = importlib.util.find_spec(name) if hook else None  # asks here again, in vain
         if hook is None or spec is None or spec.loader is None:
             return None
-        spec.loader = _Loader(spec.loader, lambda module: hook(module, self._ranges))  # type: ignore[assignment]
+        runs = spec.loader.exec_module
+
+        def exec_module(module: ModuleType) -> None:
+            runs(module)
+            with contextlib.suppress(AttributeError, TypeError):  # of a version without such functions
+                hook(module, self._ranges)
+
+        spec.loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec
 
 
-class _Loader:
-    """A loader that calls a hook behind another loader."""
-
-    def __init__(self, loader: Any, hook: Callable[[ModuleType], None]) -> None:
-        self._loader, self._hook = loader, hook
-
-    def create_module(self, spec: Any) -> Any:
-        return self._loader.create_module(spec)
-
-    def exec_module(self, module: ModuleType) -> None:
-        module.__loader__ = self._loader
-        if module.__spec__ is not None:
-            module.__spec__.loader = self._loader
-        self._loader.exec_module(module)
-        with contextlib.suppress(AttributeError, TypeError):  # of a version without such functions
-            self._hook(module)
-
-
 # How a library opens and closes them
-
-
-def _torch_nvtx(module: Any, ranges: Ranges) -> None:
-    _stacked(ranges, module, "range_push", "range_pop")
-    _by_handle(ranges, module, "range_start", "range_end")
-
-
-def _cupy_nvtx(module: Any, ranges: Ranges) -> None:
-    _stacked(ranges, module, "RangePush", "RangePop")
-    _opens(ranges, module, "RangePushC", "RangePop")
-
-
-def _nvtx(module: Any, ranges: Ranges) -> None:
-    _stacked(ranges, module, "push_range", "pop_range", domain_at=(2, 0))
-    _by_handle(ranges, module, "start_range", "end_range")
-    kind = module.annotate
-    calls = kind.__call__
-
-    def make(arguments: Arguments, named: Named) -> None:
-        with contextlib.suppress(AttributeError):  # of a version that has no place for it
-            arguments[0].streamsim_name = _argument(arguments, named, 1, "message")
-
-    def call(self: Any, function: Any) -> Any:
-        inner, name = calls(self, function), _name_of(self) or function.__name__
-
-        @functools.wraps(function)
-        def ranged(*arguments: Any, **named: Any) -> Any:
-            key = threading.get_ident(), kind
-            ranges.open(key, name)
-            try:
-                return inner(*arguments, **named)
-            finally:
-                ranges.close(key)
-
-        return ranged
-
-    _hook(kind, "__init__", before=make)
-    kind.__call__ = call
-    _as_context(ranges, kind, _name_of)
-
-
-def _name_of(annotation: Any) -> Any:
-    return getattr(annotation, "streamsim_name", None)
-
-
-def _record_function(module: Any, ranges: Ranges) -> None:
-    _as_context(ranges, module.record_function, attrgetter("name"))
-
-
-HOOKS: dict[str, Callable[[Any, Ranges], None]] = {
-    "torch.cuda.nvtx": _torch_nvtx,
-    "torch.autograd.profiler": _record_function,
-    "cupy_backends.cuda.libs.nvtx": _cupy_nvtx,
-    "nvtx.nvtx": _nvtx,
-}
 
 
 def _hook(owner: Any, name: str, before: Effect | None = None, after: Effect | None = None) -> None:
@@ -336,66 +268,58 @@ def _hook(owner: Any, name: str, before: Effect | None = None, after: Effect | N
     setattr(owner, name, hooked)
 
 
-def _argument(arguments: Arguments, named: Named, place: int | None, *names: str) -> Any:
-    if place is not None and place < len(arguments):
-        return arguments[place]
-    return next((named[name] for name in names if name in named), None)
+def _message(arguments: Arguments, named: Named) -> Any:
+    return arguments[0] if arguments else named.get("message", named.get("msg"))
 
 
-def _stacked(
-    ranges: Ranges, module: Any, push: str, pop: str, domain_at: tuple[int | None, int | None] = (None, None)
-) -> None:
-    """Hook functions that open and close nested ranges of a thread. ``domain_at``: where each takes a domain."""
-    _opens(ranges, module, push, pop, domain_at[0])
-    _hook(module, pop, after=lambda arguments, named: ranges.close(_stack(pop, arguments, named, domain_at[1])))
+def _stacked(ranges: Ranges, module: Any, pop: str, *pushes: str) -> None:
+    """Hook functions that open and close nested ranges of a thread."""
+    for push in pushes:
+        _hook(module, push, before=lambda arguments, named: ranges.open(pop, _message(arguments, named)))
+    _hook(module, pop, after=lambda *_: ranges.close(pop))
 
 
-def _opens(ranges: Ranges, module: Any, push: str, pop: str, domain_at: int | None = None) -> None:
-    def opening(arguments: Arguments, named: Named) -> None:
-        ranges.open(_stack(pop, arguments, named, domain_at), _argument(arguments, named, 0, "message", "msg"))
-
-    _hook(module, push, before=opening)
-
-
-def _stack(pop: str, arguments: Arguments, named: Named, domain_at: int | None) -> Any:
-    return threading.get_ident(), pop, _argument(arguments, named, domain_at, "domain")
+def _as_context(ranges: Ranges, kind: Any, name: str) -> None:
+    """Hook a class whose ``with`` blocks are ranges. ``name``: the attribute that has it."""
+    _hook(kind, "__enter__", before=lambda arguments, _: ranges.open(kind, getattr(arguments[0], name)))
+    _hook(kind, "__exit__", after=lambda *_: ranges.close(kind))
 
 
-class _Handle:
-    """The handle of a range. ``given``: the library's own handle, which may be the same each time."""
+def _nvtx(module: Any, ranges: Ranges) -> None:
+    """Hook the package nvtx, whose class ``annotate`` is a context, and a decorator that may have no name."""
+    _stacked(ranges, module, "pop_range", "push_range")
+    kind = module.annotate
+    calls = kind.__call__
 
-    given: Any = None
+    def make(arguments: Arguments, named: Named) -> None:
+        arguments[0].streamsim_name = _message(arguments[1:], named)
 
+    def call(self: Any, function: Any) -> Any:
+        inner, name = calls(self, function), self.streamsim_name or function.__name__
 
-def _by_handle(ranges: Ranges, module: Any, begin: str, end: str) -> None:
-    """Hook a function that returns a handle and one that takes it, maybe in another thread."""
-    begins, ends = getattr(module, begin), getattr(module, end)
+        @functools.wraps(function)
+        def ranged(*arguments: Any, **named: Any) -> Any:
+            ranges.open(kind, name)
+            try:
+                return inner(*arguments, **named)
+            finally:
+                ranges.close(kind)
 
-    @functools.wraps(begins)
-    def beginning(*arguments: Any, **named: Any) -> _Handle:
-        handle = _Handle()
-        ranges.open(handle, _argument(arguments, named, 0, "message", "msg"))
-        handle.given = begins(*arguments, **named)
-        return handle
+        return ranged
 
-    @functools.wraps(ends)
-    def ending(handle: Any) -> Any:
-        found = ends(handle.given if isinstance(handle, _Handle) else handle)
-        ranges.close(handle)
-        return found
-
-    setattr(module, begin, beginning)
-    setattr(module, end, ending)
-
-
-def _as_context(ranges: Ranges, kind: Any, name_of: Callable[[Any], Any]) -> None:
-    """Hook a class whose ``with`` blocks are ranges."""
-    _hook(kind, "__enter__", before=lambda arguments, _: ranges.open(_context(kind), name_of(arguments[0])))
-    _hook(kind, "__exit__", after=lambda *_: ranges.close(_context(kind)))
+    _hook(kind, "__init__", before=make)
+    kind.__call__ = call
+    _as_context(ranges, kind, "streamsim_name")
 
 
-def _context(kind: Any) -> Any:
-    return threading.get_ident(), kind
+HOOKS: dict[str, Callable[[Any, Ranges], None]] = {
+    "torch.cuda.nvtx": lambda module, ranges: _stacked(ranges, module, "range_pop", "range_push"),
+    "torch.autograd.profiler": lambda module, ranges: _as_context(ranges, module.record_function, "name"),
+    "cupy_backends.cuda.libs.nvtx": lambda module, ranges: _stacked(
+        ranges, module, "RangePop", "RangePush", "RangePushC"
+    ),
+    "nvtx.nvtx": _nvtx,
+}
 
 
 # What is written

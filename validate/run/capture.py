@@ -23,7 +23,7 @@ from streamsim.recorded import Recording, are_times, names_of, read_recording
 from streamsim_validate.gpu import NoGpuError, runner
 
 PYTHON = re.compile(r"python(?:\d+(?:\.\d+)*)?t?(?:\.exe)?")
-TAKES_MORE = "WX"  # of the interpreter's options of one letter: those that take a word
+TAKE_A_WORD = ("-W", "-X")  # of the interpreter's options
 BY_OTHERS = (
     "record it with nsys profile --trace=cuda,nvtx -o report PROGRAM, then nsys export --type sqlite report.nsys-rep,"
     " or with the PyTorch profiler, and give that to streamsim explain"
@@ -66,16 +66,11 @@ def parse_program(command: Sequence[str]) -> PythonProgram:
         raise InputError(f"{shown(first)}: there is no such program")
     words = list(rest)
     options: list[str] = []
-    while words and words[0].startswith("-") and words[0] != "-":
-        if words[0] in ("-m", "-c"):
-            break
-        letter = next((letter for letter in words[0][1:] if letter in f"{TAKES_MORE}mc"), "")
-        if letter in ("m", "c") and not words[0].startswith("--"):
-            raise InputError(f"{shown(words[0])}: give -{letter} as a word of its own")
-        taken = 2 if letter and words[0].endswith(letter) and not words[0].startswith("--") else 1
+    while words and words[0].startswith("-") and words[0] not in ("-m", "-c"):
+        taken = 2 if words[0] in TAKE_A_WORD else 1
         options += words[:taken]
         del words[:taken]
-    if len(words) < (2 if words[:1] in (["-m"], ["-c"]) else 1) or words[0] == "-":
+    if len(words) < (2 if words[:1] in (["-m"], ["-c"]) else 1):
         raise InputError("no program: give one, as in -- python my_program.py or -- python -m my_program")
     if not words[0].startswith("-") and not Path(words[0]).exists():
         raise InputError(f"{shown(words[0])}: there is no such file")
