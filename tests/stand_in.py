@@ -9,7 +9,7 @@ SITE = f"""
 import sys
 sys.path.insert(0, {str(TESTS)!r})
 import contextlib, time
-import streamsim_validate.gpu, streamsim_validate.run.measuring
+import streamsim_validate.run.campaign, streamsim_validate.run.measuring
 from fake_cuda import fake_gpu
 
 @contextlib.contextmanager
@@ -18,7 +18,7 @@ def open_gpu(device=0):
     cuda.fail_at = lambda name, arguments: time.sleep({WAIT_S} * (name == "eventElapsedTime"))
     yield gpu
 
-streamsim_validate.gpu.open_gpu, streamsim_validate.gpu.import_cupy = open_gpu, lambda: None
+streamsim_validate.run.campaign.open_gpu = open_gpu
 streamsim_validate.run.measuring.GROUP_SIZE = {FEW}
 streamsim_validate.run.campaign.import_cupy = lambda: None
 """

@@ -3,33 +3,53 @@
 ``CUDA_DEVICE_MAX_CONNECTIONS`` is read once, when a process makes its context, so every number of connections
 is measured by a process of its own. They run one after another and append to one journal. Profiles are fitted to what
 was calibrated when all is measured, side by side.
+
+A measuring process (``python -m streamsim_validate.run CONNECTIONS``) gets the plan on a line of stdin. It ends when
+stdin does, which is when the process that started it has ended, however that was.
 """
 
+import dataclasses
 import hashlib
 import os
 import subprocess
 import sys
+from _thread import interrupt_main
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing, suppress
+from functools import partial
 from multiprocessing import get_all_start_methods, get_context
 from pathlib import Path
+from threading import Thread
+from time import sleep
 from typing import Any
 
 import msgspec
 
-from streamsim.cli.running import say
+from streamsim.cli.running import say, steps
 from streamsim.code import LANGUAGES, Language
-from streamsim.errors import INTERRUPTED, NO_GPU, InputError
+from streamsim.errors import INTERRUPTED, NO_GPU, OK, InputError
 from streamsim.files import check_writable
 from streamsim.program import Schedule
-from streamsim_validate.calibrate import PlainSamples, Samples, fits, host_calls
+from streamsim_validate.calibrate import (
+    PlainSamples,
+    Samples,
+    fits,
+    host_calls,
+    measure_front_ends,
+    measure_probes,
+)
 from streamsim_validate.gpu import (
     CONNECTIONS_VARIABLE,
     Bench,
+    CudaRounds,
     Gpu,
     NoGpuError,
+    compiled_rounds,
     import_cupy,
+    installed_libraries,
+    load_kernels,
+    open_gpu,
     profiler,
     read_source,
     refuse_races,
@@ -43,7 +63,6 @@ from streamsim_validate.records import (
     PROGRAMS,
     STAND_IN,
     Journal,
-    Recipe,
     Record,
     RunBegins,
     RunEnds,
@@ -65,6 +84,7 @@ DRAWN = {RANDOM: RANDOM_COUNT, PROGRAMS: PROGRAM_COUNT}  # the suites that are, 
 COMPLAINT = "streamsim-validate: error: "  # a dying context may print more after it
 TIMES = 4  # of a repeat
 STDERR = 2  # the process's progress goes there
+SETTLING_S = 60.0  # for what is measured and not in the journal yet
 
 # Forked where that can be: a process that is spawned runs the caller's script again unless that guards against it.
 FORKED = "fork" if "fork" in get_all_start_methods() else None
@@ -121,14 +141,14 @@ class Plan(msgspec.Struct, frozen=True):
         return self.suite == PROGRAMS and not self.schedules
 
     @property
+    def languages(self) -> Sequence[Language]:
+        """The languages of its programs."""
+        return self.front_ends or LANGUAGES
+
+    @property
     def drawn(self) -> int:
         """The number of drawn schedules, or of programs of each language; 0 if none are drawn."""
         return 0 if self.schedules else self.count or DRAWN.get(self.suite, 0)
-
-    @property
-    def title(self) -> str:
-        """The words of the record for what was measured."""
-        return "schedules" if self.schedules else self.suite
 
 
 def planned(plan: Plan, connections: int) -> list[Planned]:
@@ -137,24 +157,21 @@ def planned(plan: Plan, connections: int) -> list[Planned]:
         keys = [f"{i}: {schedule.name}".rstrip(": ") for i, schedule in enumerate(plan.schedules, 1)]
         return [Planned(key, schedule) for key, schedule in zip(keys, plan.schedules, strict=True)]
     if plan.is_of_programs:
-        return planned_programs(plan.seed, plan.drawn, plan.front_ends or LANGUAGES)
+        return planned_programs(plan.seed, plan.drawn, plan.languages)
     recipes = suite(plan.suite, connections, plan.seed, plan.drawn)
     return [Planned(recipe.key, recipe.schedule(), recipe) for recipe in recipes]
 
 
 def planned_programs(seed: int, count: int, languages: Sequence[Language] = LANGUAGES) -> list[Planned]:
     """Return the programs of the suite, each in every language in turn: a change of the host's speed hits all alike."""
-    return [
-        Planned(key_of(language, recipe), recipe.schedule(), recipe, language, _work(recipe), is_probed=True)
-        for drawn in drawn_programs(seed, count)
-        for language in languages
-        for recipe in [drawn.of(language)]
-    ]
-
-
-def _work(recipe: Recipe) -> int:
-    first = recipe.workload.kernels[0]
-    return first.parameter if first.name == STAND_IN else 1
+    found: list[Planned] = []
+    for drawn in drawn_programs(seed, count):
+        for language in languages:
+            recipe = drawn.of(language)
+            first = recipe.workload.kernels[0]
+            work = first.parameter if first.name == STAND_IN else 1
+            found.append(Planned(key_of(language, recipe), recipe.schedule(), recipe, language, work, is_probed=True))
+    return found
 
 
 def run(plan: Plan) -> Record:
@@ -174,7 +191,12 @@ def run(plan: Plan) -> Record:
         read_source(path)
     usual = (default_connections(),) if plan.schedules or plan.is_of_programs else suite_connections(plan.suite)
     counts = plan.connections or usual
-    _check_size(plan, sum(len(planned(plan, connections)) for connections in counts))  # complain here, in one line
+    number = sum(len(planned(plan, connections)) for connections in counts)
+    if TIMES * number * plan.repeats > MOST_VALUES // 2:  # all else in a record is less than the times
+        raise InputError(
+            f"repeats = {plan.repeats}: of {number} schedules, more than a record holds; ask for"
+            f" {MOST_VALUES // (2 * TIMES) // number} at most, or measure in parts"
+        )
     for language in plan.front_ends:
         if reason := why_not(language):
             raise InputError(f"--front-end {language}: {reason}, or leave it out")
@@ -184,15 +206,6 @@ def run(plan: Plan) -> Record:
             say(f"with {connections} hardware queues in front of each engine")
         _start(plan, connections)
     return finish(journal_path(plan.output), plan.output, with_profiles)
-
-
-def _check_size(plan: Plan, schedules: int) -> None:
-    """Raise InputError unless the record can be read; each repeat is four times, and all else is less than those."""
-    if TIMES * schedules * plan.repeats > MOST_VALUES // 2:
-        raise InputError(
-            f"repeats = {plan.repeats}: of {schedules} schedules, more than a record holds; ask for"
-            f" {MOST_VALUES // (2 * TIMES) // schedules} at most, or measure in parts"
-        )
 
 
 def _start(plan: Plan, connections: int) -> None:
@@ -225,10 +238,44 @@ def raise_for(code: int, complaint: str) -> None:
     complaints = [line.removeprefix(COMPLAINT) for line in lines if line.startswith(COMPLAINT)]
     died = ": ".join([f"the measuring process died (exit code {code})", *lines[-1:]])
     message = complaints[-1] if complaints else f"{died}; the same command goes on from its journal"
-    if code == NO_GPU:
-        raise NoGpuError(message)
     if code:
-        raise InputError(message)
+        raise (NoGpuError if code == NO_GPU else InputError)(message)
+
+
+def main(connections: int) -> int:
+    """Run a measuring process with this number of connections, and return its exit code."""
+    try:
+        plan = msgspec.json.decode(sys.stdin.buffer.readline(), type=Plan)
+        Thread(target=_end_with_stdin, daemon=True).start()
+        for path in plan.kernels:
+            load_kernels(path)
+        with open_gpu(plan.device) as gpu, steps(sys.stdout) as on_step:
+            calibrates = partial(_calibrated, plan, on_step) if plan.calibrate else None
+            measure_plan(plan, connections, gpu, calibrates, on_step)
+    except InputError as error:
+        say(f"{COMPLAINT}{error}")
+        return error.exit_code
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    return OK
+
+
+def _end_with_stdin() -> None:
+    """End the process as Ctrl-C does when stdin ends. Until then the thread sleeps and disturbs no measurement."""
+    os.read(sys.stdin.fileno(), 1)
+    interrupt_main()
+    sleep(SETTLING_S)
+    os._exit(INTERRUPTED)
+
+
+def _calibrated(plan: Plan, on_step: OnStep, gpu: Gpu) -> Samples:
+    """Return the samples of the card's probes, and of the front ends' if programs are measured."""
+    found = measure_probes(gpu, on_step=on_step)
+    if not plan.is_of_programs:
+        return found
+    libraries = (one for one in installed_libraries(plan.device) if one.name in plan.languages)
+    with compiled_rounds(plan.device, CudaRounds.name in plan.languages) as compiled:
+        return dataclasses.replace(found, front_ends=measure_front_ends(libraries, compiled, on_step))
 
 
 def measure_plan(
@@ -239,9 +286,14 @@ def measure_plan(
     ``take_samples``: calibrates before the run's first measurement and after its last. ``on_step``: is called with the
     progress.
     """
-    with Journal(journal_path(plan.output), header(gpu.card, plan.title, fingerprint(plan.kernels))) as journal:
-        left, untraced = _left(plan, connections, journal)
-        if left:
+    title = "schedules" if plan.schedules else plan.suite
+    with Journal(journal_path(plan.output), header(gpu.card, title, fingerprint(plan.kernels))) as journal:
+        items = planned(plan, connections)
+        digests = {item.key: digest(item.schedule) for item in items}
+        for entry in journal.entries(connections):
+            journal.check_same(entry, digests.get(entry.key))
+        done, traced = journal.complete(connections, plan.repeats), journal.traced(connections)
+        if left := [item for item in items if item.key not in done]:
             before = _plain(take_samples, gpu)
             journal.append(RunBegins(connections, now(), plan.seed, plan.repeats, before, plan.drawn))
             probes = PROBES if take_samples else ()
@@ -250,35 +302,19 @@ def measure_plan(
         if journal.unended == connections:
             after = _plain(take_samples, gpu)
             journal.append(RunEnds(now(), samples=after))
-        _trace(untraced, connections, gpu, journal, plan.allow_races, on_step)  # last: the profiler slows the host
+        if plan.timelines:  # last: the profiler slows the host
+            _trace([item for item in items if item.key not in traced], connections, gpu, journal, plan, on_step)
 
 
 def fingerprint(paths: Sequence[str]) -> str:
     """Return a fingerprint of the content of files, in their order; "" for none."""
-    if not paths:
-        return ""
-    found = hashlib.sha256()
-    for path in paths:
-        found.update(hashlib.sha256(read_source(path)).digest())
-    return found.hexdigest()[:16]
+    digests = [hashlib.sha256(read_source(path)).digest() for path in paths]
+    return hashlib.sha256(b"".join(digests)).hexdigest()[:16] if paths else ""
 
 
-def _left(plan: Plan, connections: int, journal: Journal) -> tuple[list[Planned], list[Planned]]:
-    """Return what is to be measured yet, and what is to be traced."""
-    items = planned(plan, connections)
-    digests = {item.key: digest(item.schedule) for item in items}
-    for entry in journal.entries(connections):
-        journal.check_same(entry, digests.get(entry.key))
-    done, traced = journal.complete(connections, plan.repeats), journal.traced(connections)
-    left = [item for item in items if item.key not in done]
-    return left, [item for item in items if plan.timelines and item.key not in traced]
-
-
-def _trace(
-    items: Sequence[Planned], connections: int, gpu: Gpu, journal: Journal, allow_races: bool, on_step: OnStep
-) -> None:
+def _trace(items: Sequence[Planned], connections: int, gpu: Gpu, journal: Journal, plan: Plan, on_step: OnStep) -> None:
     """Append the measured time lines; one that cannot be had is said on the terminal and stops nothing."""
-    with closing(Bench(gpu, allow_races)) as bench:
+    with closing(Bench(gpu, plan.allow_races)) as bench:
         for done, item in enumerate(items):
             on_step("tracing", done, len(items))
             try:
