@@ -1,7 +1,7 @@
 """Why a pipeline issued breadth-first is slow: the lost time by cause, and the same work after the first remedy.
 
 64 MiB to the card, a kernel of 0.57 ms, 64 MiB back, in 16 chunks over 4 streams on the shipped h200 profile. Above
-is the time line with its critical path and where the time goes; below, on the same time axis, the same chunks issued
+is the time line with where the time goes; below, on the same time axis, the same chunks issued
 depth-first. Runs the command of docs/explain.md, which writes explain.png; here it stands beside this file.
 """
 

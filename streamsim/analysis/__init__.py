@@ -61,5 +61,5 @@ from streamsim.analysis.losses import (
     split_of,
     without_latencies,
 )
-from streamsim.analysis.predict import ELSEWHERE, Prediction, SerialProgram, WithoutRing, predict, without_ring
+from streamsim.analysis.predict import Prediction, SerialProgram, predict
 from streamsim.analysis.workloads import check_room, kernel_assumptions, remedy, shown_s, timed_alone

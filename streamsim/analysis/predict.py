@@ -15,14 +15,12 @@ from streamsim.compiled import run_one_of_many, simulate_one_of_many
 from streamsim.device import Device, as_device, known_within, link_words
 from streamsim.displayed import Result, attributes
 from streamsim.errors import short
-from streamsim.lowering import Lowered, lower
+from streamsim.lowering import lower
 from streamsim.program import Schedule, check_schedule, serialized
-from streamsim.rules import TICKS_PER_S, ticks
 from streamsim.text import format_ratio, format_seconds
-from streamsim.timeline import Timeline, critical_path_of
+from streamsim.timeline import Timeline
 
 SerialProgram = Literal["unchunked", "serial"]
-ELSEWHERE = "waiting"  # the part of the critical path that is spent on no engine
 
 
 class EngineUse(msgspec.Struct, frozen=True):
@@ -30,14 +28,6 @@ class EngineUse(msgspec.Struct, frozen=True):
 
     busy_s: float
     utilisation: float
-
-
-class WithoutRing(msgspec.Struct, frozen=True):
-    """What a pipeline takes and holds with a place on the card for every chunk; ``fits``: whether the card has room."""
-
-    makespan_s: float
-    device_bytes: int
-    fits: bool
 
 
 class Prediction(Result, msgspec.Struct, frozen=True):
@@ -48,10 +38,9 @@ class Prediction(Result, msgspec.Struct, frozen=True):
     ``"serial"``, with blocking copies; it would hold ``serial_device_bytes`` on the card,
     which may be more than there is room for. ``one_by_one_s``: the second, always. ``issued_bound``: what
     no run of this schedule beats. ``work_bound``: what no way to cut and issue its workload beats; None where that is
-    not known. ``calls_return_s``: when all calls but the last wait have returned to the host. ``critical_s``: the
-    makespan split over the engines that its critical path runs through, and ``waiting`` (host calls, hand-overs).
-    ``formulas``: the published predictors, by name. ``memory_bytes``: the card's memory, if known. ``link``: what link
-    was assumed, and how well it is known. ``without_ring``: what a ring of buffers is compared with.
+    not known. ``calls_return_s``: when all calls but the last wait have returned to the host. ``formulas``: the
+    published predictors, by name. ``memory_bytes``: the card's memory, if known. ``link``: what link was assumed, and
+    how well it is known.
     """
 
     schema_version: ClassVar[int] = 2
@@ -66,12 +55,10 @@ class Prediction(Result, msgspec.Struct, frozen=True):
     calls_return_s: float
     engines: dict[str, EngineUse]
     overlap_s: float
-    critical_s: dict[str, float]
     formulas: dict[str, float]
     memory_bytes: int | None
     link: str
     work_bound: Bound | None = None
-    without_ring: WithoutRing | None = None
 
     def __repr__(self) -> str:
         took = format_seconds(self.makespan_s, self.known_within)
@@ -130,18 +117,9 @@ class Prediction(Result, msgspec.Struct, frozen=True):
             **bound_json("work", self.work_bound),
             **bound_json("issued", self.issued_bound),
             **attributes(self, "calls_return_s", "overlap_s", "engines"),
-            "critical_path_s": self.critical_s,
             "formulas_s": self.formulas,
             **attributes(self, "device_bytes", "memory_bytes", "link"),
-            **({} if self.without_ring is None else {"without_ring": self._ring_json(self.without_ring)}),
             "inputs": {"schedule": self.schedule.name, "device": self.device},
-        }
-
-    def _ring_json(self, other: WithoutRing) -> dict[str, Any]:
-        return {
-            **msgspec.structs.asdict(other),
-            "ring_costs_s": self.makespan_s - other.makespan_s,
-            "ring_saves_bytes": other.device_bytes - self.device_bytes,
         }
 
 
@@ -172,30 +150,11 @@ def predict(schedule: Schedule, device: Device | str | Path) -> Prediction:
         calls_return_s=timeline.calls_return_s,
         engines={name: EngineUse(busy, used[name]) for name, busy in timeline.busy_s.items()},
         overlap_s=timeline.overlap_s,
-        critical_s=_critical_s(timeline, lowered),
         formulas=published_of(stage_times(schedule, device, lowered)),
         memory_bytes=device.memory_bytes,
         link=link_words(device, bool(schedule.pageable_names)),
     )
 
 
-def without_ring(schedule: Schedule, device: Device) -> WithoutRing:
-    """What ``schedule``, that of the same pipeline without a ring of buffers, takes and holds."""
-    n_bytes = schedule.device_bytes
-    return WithoutRing(_makespan_s(schedule, device), n_bytes, device.has_room(n_bytes))
-
-
 def _makespan_s(schedule: Schedule, device: Device) -> float:
     return simulate_one_of_many(schedule, device, many=1).makespan_s
-
-
-def _critical_s(timeline: Timeline, lowered: Lowered) -> dict[str, float]:
-    spent = dict.fromkeys(timeline.engine_names, 0)
-    ended = 0  # kernels side by side may both be on the path: count each tick once
-    for step in critical_path_of(timeline, lowered):
-        engine, end = timeline.engine[step.op], timeline.end[step.op]
-        if engine >= 0 and end > ended:
-            spent[timeline.engine_names[engine]] += end - max(timeline.start[step.op], ended)
-            ended = end
-    waits = max(0, ticks(timeline.makespan_s) - sum(spent.values()))
-    return {name: spent_ticks / TICKS_PER_S for name, spent_ticks in {**spent, ELSEWHERE: waits}.items()}

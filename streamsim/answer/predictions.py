@@ -10,12 +10,10 @@ from streamsim.analysis import (
     BOUND_AS_ISSUED,
     BOUND_OF_WORK,
     BUSIEST_ENGINE,
-    ELSEWHERE,
     FORMULA_WORDS,
     Bound,
     Interval,
     Prediction,
-    WithoutRing,
     bound_json,
 )
 from streamsim.answer.document import Answer, Pictures
@@ -73,15 +71,6 @@ def bound_fact(name: str, bound: Bound, seconds: float, within: float, what: str
     return name, bound.seconds, f"by {bound.bound_by}; {what} is {above} above"
 
 
-def critical_facts(critical_s: dict[str, float], within: float) -> list[Fact]:
-    """Return the critical path, and the largest of its parts, which are ``critical_s`` by engine; nothing of none."""
-    if not critical_s:
-        return []
-    engine, longest_s = max(critical_s.items(), key=lambda part: part[1])
-    place = "waiting for host calls and hand-overs" if engine == ELSEWHERE else f"on {engine}"
-    return [("critical path", sum(critical_s.values()), f"{format_seconds(longest_s, within)} of it {place}")]
-
-
 def _headline(p: Prediction, interval: Interval | None) -> Iterator[Fact]:
     """Yield the predicted time, what it is compared with, and the interval if there is one."""
     within = p.known_within
@@ -103,16 +92,6 @@ def _engines(p: Prediction) -> Iterator[Fact]:
 def _memory(p: Prediction) -> Iterator[Fact]:
     has = "" if p.memory_bytes is None else f"of {format_bytes(p.memory_bytes)}"
     yield "on the card", format_bytes(p.device_bytes), has
-    if p.without_ring is not None:
-        yield "without the ring", p.without_ring.makespan_s, _ring_words(p, p.without_ring)
-
-
-def _ring_words(p: Prediction, other: WithoutRing) -> str:
-    holds = f"{format_bytes(other.device_bytes)} on the card{'' if other.fits else ', more than there is room for'}"
-    cost = p.makespan_s / other.makespan_s - 1 if other.makespan_s else 0.0
-    saved = other.device_bytes - p.device_bytes
-    change = f"saves {format_bytes(saved)}" if saved >= 0 else f"takes {format_bytes(-saved)} more"
-    return f"{holds}; the ring costs {format_change(cost, p.known_within)} of time and {change}"
 
 
 def _formulas(p: Prediction) -> Iterator[Fact]:
@@ -128,7 +107,6 @@ def _rest(p: Prediction) -> Iterator[Fact]:
         yield "serial", p.one_by_one_s, f"{SERIAL_WORDS['serial']}: {times} as long"
     yield bound_fact(BOUND_AS_ISSUED, p.issued_bound, p.makespan_s, p.known_within)
     yield "calls return", p.calls_return_s, "to the host, before it waits for the card"
-    yield from critical_facts(p.critical_s, p.known_within)
 
 
 def lines_of(prediction: Prediction, interval: Interval | None = None) -> tuple[Shown, ...]:

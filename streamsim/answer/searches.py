@@ -9,7 +9,7 @@ from msgspec.structs import asdict, replace
 
 from streamsim.analysis import BOUND_AS_ISSUED, BOUND_OF_WORK
 from streamsim.answer.document import Answer, Pictures
-from streamsim.answer.predictions import bound_fact, critical_facts, device_notes
+from streamsim.answer.predictions import bound_fact, device_notes
 from streamsim.device import Device
 from streamsim.errors import InputError, counted
 from streamsim.model import simulate
@@ -54,7 +54,7 @@ def best_answer(
     of_layers = tuple(work.assumed) if isinstance(work, Layers) else ()
     notes, link = device_notes(best.device, best.link, best.card, (*of_layers, *assumed))
     groups = (_times(best), _risk(best), _changes(best), _memory(best), _bound(best), _faster(best))
-    more: list[Table | str] = [facts("", [critical_facts(best.critical_s, within)], within), counts]
+    more = [counts]
     described = ""
     if isinstance(work, Schedule):
         described = f": {counted(best.compared['before'].more['chunks'], 'chunk')} of a program"

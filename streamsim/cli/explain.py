@@ -110,8 +110,7 @@ FILES = ("plot", "trace", "save_profile")  # options of files to write
 @option("--list as_list", "Print what --gpu, --process and --window may name.", is_flag=True)
 @option(
     "--plot",
-    "Save the Gantt chart with critical path and lost time by cause; of a recording, what was recorded"
-    " above its replay.",
+    "Save the Gantt chart with lost time by cause; of a recording, what was recorded above its replay.",
     PICTURE,
 )
 @option("--trace", "Save the same for Perfetto or chrome://tracing.", OUTPUT)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import click
 from msgspec.structs import replace
 
-from streamsim.analysis import Prediction, interval, predict, without_ring
+from streamsim.analysis import Prediction, interval, predict
 from streamsim.answer import prediction_answer, rows_answer, scenarios_of
 from streamsim.cli.options import (
     COUNT,
@@ -204,11 +204,6 @@ take_several(predict_command)
 
 
 def _predicted(asked: Asked) -> Prediction:
-    """Return the prediction; of a workload with the bound of the work, and beside a ring the time without it."""
-    prediction, pipeline = predict(*asked.work[:2]), asked.work.pipeline
-    if asked.bound is not None:
-        prediction = prediction.beside(asked.bound)
-    if pipeline is not None and pipeline.config.buffers is not None:
-        without = without_ring(pipeline.config.without_ring().schedule(pipeline.workload), asked.work.device)
-        prediction = replace(prediction, without_ring=without)
-    return prediction
+    """Return the prediction; of a workload with the bound of the work."""
+    prediction = predict(*asked.work[:2])
+    return prediction if asked.bound is None else prediction.beside(asked.bound)

@@ -45,7 +45,7 @@ from streamsim.report.bars import (
 from streamsim.report.texts import title_of
 from streamsim.rules import S_PER_TICK, TICKS_PER_S
 from streamsim.text import format_ratio, format_seconds
-from streamsim.timeline import Timeline, critical_path
+from streamsim.timeline import Timeline
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -55,7 +55,7 @@ Times = NDArray[np.floating[Any]]
 
 UNDATED: dict[str, dict[str, None]] = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
 BACKEND = "MPLBACKEND"
-PATH_COLOUR, PATH, LOST_ROW = "#222222", "critical path", "where it goes"
+LOST_ROW = "where it goes"
 IDLE_COLOUR, EDGE_COLOUR = "#F3F3F3", "#333333"
 UNITS = ((1e-6, 1e9, "ns"), (1e-3, 1e6, "us"), (1.0, 1e3, "ms"), (float("inf"), 1.0, "s"))  # below: per second, name
 
@@ -66,7 +66,6 @@ MOST_STREAMS = 64
 MOST_LANES = 8  # that a row grows with
 DPI, WIDTH_IN, ROW_IN, ROWS_IN, MARGINS_IN = 200, 9.0, 0.28, 8.5, 1.0  # a row, and the most for all of them
 PT_PER_IN, TITLE_PT, FONT_PT, NUMBER_PT, EDGE_PT = 72, 10, 8.0, 6.5, 0.4
-PATH_PT, PATH_AT = 1.8, 0.85  # its width, and how far down a bar
 BELOW_TICKS, AXIS_NAME_IN, LEGEND_LINE_IN = 2.2, 0.7, 0.17  # of the legend: its place in font sizes, beside, a line
 HANDLE_IN, LETTER_IN, LEAST_TITLE = 0.5, 0.066, 20  # a legend's colour with its spaces, a letter, letters of a line
 DIGIT_IN, NUMBERED_IN, EDGED_IN = 0.06, 0.02, 0.03  # a digit, the room around a number, the least bar with an edge
@@ -100,8 +99,7 @@ def plot_remedied(explanation: Explanation) -> list[Axes]:
     """Draw ``explanation``, and below it on the same scale the program with the first change made, if there is one.
 
     The row on top runs from 0 to the makespan: first the busiest engine alone, then what each cause has lost
-    (largest first), by colour and number. These are amounts, not moments: a cause loses its time in many
-    places. The dark line through the engines is the critical path: what each op on it waited for is the one before.
+    (largest first), by colour and number. These are amounts, not moments: a cause loses its time in many places.
     """
     timeline, first, (lost, colours) = explanation.timeline, explanation.first, _lost_row(explanation)
     above, rows = format_seconds(explanation.gap_s, explanation.known_within), _rows(timeline)
@@ -110,7 +108,7 @@ def plot_remedied(explanation: Explanation) -> list[Axes]:
     if first is not None:
         after = simulate(*first.made.work[:2])
         charts.append((f"with the first change: {_title(after)}", _rows(after)))
-    return _draw(charts, colours=COLOURS | colours, path_of=timeline)
+    return _draw(charts, colours=COLOURS | colours)
 
 
 def _title(timeline: Timeline, name: str = "") -> str:
@@ -271,11 +269,10 @@ def _draw(
     panels: list[Axes] | None = None,
     until_s: float | None = None,
     colours: dict[str, str] = COLOURS,
-    path_of: Timeline | None = None,
 ) -> list[Axes]:
     """Draw charts, each a title and its rows, one above the other on one scale, with one legend below.
 
-    ``panels``: Axes to draw into (None: of a new figure). In the first chart is the critical path of ``path_of``.
+    ``panels``: Axes to draw into (None: of a new figure).
     """
     rows = [row for _, of_chart in charts for row in of_chart]
     panels = panels or _new_axes([of_chart for _, of_chart in charts], max(1, len(colours) - len(COLOURS)))
@@ -283,10 +280,8 @@ def _draw(
     for ax, (title, of_chart) in zip(panels, charts, strict=True):
         chart = _Chart(of_chart, ax, until_s or last_s or S_PER_TICK, colours)
         chart.draw()
-        if ax is panels[0] and path_of is not None:
-            chart.draw_path(path_of)
         if ax is panels[-1]:
-            chart.draw_legend(sorted({kind for row in rows for kind in row.spans[0].tolist()}), path_of is not None)
+            chart.draw_legend(sorted({kind for row in rows for kind in row.spans[0].tolist()}))
         set_title(ax, title)
     return panels
 
@@ -306,7 +301,6 @@ class _Chart:
 
     def __init__(self, rows: Sequence[_Row], ax: Axes, until_s: float, colours: dict[str, str]) -> None:
         self._rows, self._ax, self._colours = rows, ax, list(colours.items())
-        self._tops: dict[str, float] = {}  # of the bars of a row
         scale, self._unit = next((scale, unit) for below, scale, unit in UNITS if until_s < below)
         self._per_tick, self._until = scale / TICKS_PER_S, until_s * scale
         self._width_in, height_in = _size_in(ax)
@@ -315,13 +309,13 @@ class _Chart:
 
     def draw(self) -> None:
         """Draw the rows and their names, and the axis."""
-        top, ax = 0.0, self._ax
+        top, middles, ax = 0.0, list[float](), self._ax
         last = max((int(row.spans[2].max(initial=0)) for row in self._rows), default=0) * self._per_tick
         for row in self._rows:
-            self._tops[row.name] = top + row.above + (1 - BAR) / 2
+            height = row.height - 1 + BAR
+            self._draw_row(row, top + row.above + (1 - BAR) / 2, height, last)
+            middles.append(top + row.above + row.height / 2)
             top += row.above + row.height
-            self._draw_row(row, self._tops[row.name], row.height - 1 + BAR, last)
-        middles = [self._tops[row.name] + (row.height - 1 + BAR) / 2 for row in self._rows]
         ax.set_xlim(0.0, self._until)
         ax.set_ylim(self._height, 0.0)
         ax.set_yticks(middles, [row.name for row in self._rows], fontsize=self._font, parse_math=False)
@@ -330,17 +324,15 @@ class _Chart:
         ax.spines[["top", "right", "left"]].set_visible(False)
         ax.set_xlabel(f"time [{self._unit}]", loc="right", fontsize=FONT_PT)
 
-    def draw_legend(self, used: Sequence[int], has_path: bool) -> None:
+    def draw_legend(self, used: Sequence[int]) -> None:
         """Draw the legend of kinds below the axis, in as many columns as fit beside the axis's name."""
-        from matplotlib.lines import Line2D
         from matplotlib.patches import Patch
 
         named = [self._colours[kind] for kind in used]
-        lines = [Line2D([], [], color=PATH_COLOUR, lw=PATH_PT, label=PATH)] if has_path else []
         handles = [Patch(facecolor=colour, edgecolor=EDGE_COLOUR, lw=EDGE_PT, label=words) for words, colour in named]
         letters = max((len(words) for words, _ in named), default=1)
         self._ax.legend(
-            handles=[*handles, *lines],
+            handles=handles,
             ncols=max(1, int((self._width_in - AXIS_NAME_IN) / (HANDLE_IN + LETTER_IN * letters))),
             frameon=False,
             fontsize=FONT_PT,
@@ -349,19 +341,6 @@ class _Chart:
             bbox_to_anchor=(0.0, 0.0),
             borderaxespad=BELOW_TICKS,
         )
-
-    def draw_path(self, timeline: Timeline) -> None:
-        """Draw the critical path along the lower edge of its bars in the rows of the engines."""
-        heights = {row.name: (row.height - 1 + BAR) / row.lanes for row in self._rows}
-        lane = lane_of_each_op(timeline, timeline.engine)
-        x, y = list[float](), list[float]()
-        for step in critical_path(timeline):
-            if timeline.engine[step.op] >= 0:
-                name = timeline.engine_names[timeline.engine[step.op]]
-                x += [timeline.start[step.op] * self._per_tick, timeline.end[step.op] * self._per_tick]
-                y += [self._tops[name] + (lane[step.op] + PATH_AT) * heights[name]] * 2
-        for colour, width, gid in (("white", 2 * PATH_PT, None), (PATH_COLOUR, PATH_PT, PATH)):
-            self._ax.plot(x, y, color=colour, lw=width, gid=gid, zorder=3, solid_capstyle="butt")
 
     def _draw_row(self, row: _Row, top: float, height: float, last: float) -> None:
         self._ax.broken_barh([(0.0, last)], (top, height), color=IDLE_COLOUR, lw=0, zorder=0.5)

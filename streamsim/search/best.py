@@ -116,7 +116,6 @@ def best(
         floor_s=min([found.shortest, *map(found.bound, found.open_within(0))]) / TICKS_PER_S,
         work_bound=min(bounds, key=attrgetter("seconds")),
         issued_bound=prediction.issued_bound,
-        critical_s=prediction.critical_s,
         faster_s=with_one_thing_faster(seconds_of, device),
         compiled=fast,
         memory_bytes=grid.memory_limit_bytes,

@@ -165,7 +165,6 @@ def best_offload(
         simplest_exact=every is not None and exact and near_ways <= MOST_LEAN,
         floor_s=floor / TICKS_PER_S,
         issued_bound=prediction.issued_bound,
-        critical_s=prediction.critical_s,
         faster_s=with_one_thing_faster(seconds_of, device),
         compiled=is_fast(),
         memory_bytes=limit,

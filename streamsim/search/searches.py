@@ -86,8 +86,7 @@ class Best(Result, msgspec.Struct, Generic[C], frozen=True):
 
     - ``work_bound``: a time that no way to cut and issue the workload beats; ``issued_bound``: one that ``best`` cannot
       beat.
-    - ``critical_s``: its makespan divided among the resources of its critical path; ``faster_s``: its makespan with one
-      thing 1.1 times as fast. Both are empty for changes of a program.
+    - ``faster_s``: its makespan with one thing 1.1 times as fast; empty for changes of a program.
 
     **Certainty.**
 
@@ -129,7 +128,6 @@ class Best(Result, msgspec.Struct, Generic[C], frozen=True):
     left_open: int = 0
     left_open_because: str | None = None
     work_bound: Bound | None = None
-    critical_s: dict[str, float] = {}
     faster_s: dict[str, float] = {}
     memory_bytes: int | None = None
     pinned_limit_bytes: int | None = None
@@ -198,7 +196,7 @@ class Best(Result, msgspec.Struct, Generic[C], frozen=True):
         said |= {"first": self._first(), "speedup": self.speedup}
         said |= bound_json("work", self.work_bound) if self.work_bound else {}
         said |= bound_json("issued", self.issued_bound)
-        said |= {"critical_path_s": self.critical_s, "faster_by": FASTER} if self.critical_s else {}
+        said |= {"faster_by": FASTER} if self.faster_s else {}
         said |= {"device_bytes": self.best.device_bytes, "inputs": {"device": self.device}}
         said |= attributes(self, "faster_s", "memory_bytes", "link", *SURE, "compiled")
         if isinstance(self.work, Layers):
