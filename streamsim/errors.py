@@ -4,7 +4,12 @@ The commands of both programs turn errors and notices into one line, and end wit
 """
 
 import reprlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+import msgspec
 
 OK = 0
 FOUND = 1  # a check found something, or a tolerance failed
@@ -159,7 +164,7 @@ def check_tuple(field: str, value: object, *of: type) -> None:
     if type(value) is not tuple:
         expected = f" of {of[0].__name__}" if of else ""
         raise InputError(f"{field} = {type(value).__name__}: expected a tuple{expected}")
-    if of and value and not {*map(type, value)}.issubset(of):
+    if of and not {*of}.issuperset(map(type, value)):
         i = next(i for i, item in enumerate(value) if type(item) not in of)
         check_is(f"{field}[{i}]", value[i], of[0])
 
@@ -176,3 +181,87 @@ def shown(value: object) -> str:
         return _SHOWN.repr(value)
     except ValueError:  # an int may have more digits than Python writes
         return f"a {type(value).__name__} too long to write"
+
+
+# Values that check themselves: a field's type says what its value may be.
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """The limits of a number, in its ``Annotated`` type. None: 0, the largest size, or the longest time."""
+
+    least: float | None = None
+    most: float | None = None
+
+
+def limits_of(kind: Any) -> tuple[Any, Any]:
+    """Return the least and the largest value of a number of a declared type."""
+    bare, limits = get_args(kind) if get_origin(kind) is Annotated else (kind, Limits())
+    most = LARGEST_BYTES if bare is int else LONGEST_S
+    return limits.least or 0, most if limits.most is None else limits.most
+
+
+Bytes = Annotated[int, Limits(least=1)]
+Index = Annotated[int, Limits(most=LARGEST_COUNT)]
+Share = Annotated[float, Limits(LEAST_SHARE, 1)]
+Fill = Annotated[float, Limits(LEAST_FILL, 1)]
+KernelTime = Annotated[float, Limits(least=SHORTEST_KERNEL_S)]
+
+
+class Checked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A value that raises InputError naming a field whose value is not what the field's type declares."""
+
+    def __post_init__(self) -> None:
+        for field, default, kind, least, most, check in _checks_of(type(self)):
+            value = getattr(self, field)
+            if value is default or (type(value) is kind and (most is None or least <= value <= most)):
+                continue  # nearly always, and without a call
+            check(field, value)
+
+
+Check = Callable[[str, Any], None]
+
+
+@cache
+def _checks_of(struct: type[msgspec.Struct]) -> list[tuple[str, Any, Any, Any, Any, Check]]:
+    """Return each field's name, default, type (of a class) and limits (of a number), and its check."""
+    rows = []
+    for field in msgspec.structs.fields(struct):
+        kind = get_args(field.type)[0] if get_origin(field.type) in (UnionType, Union) else field.type
+        bare = get_args(kind)[0] if get_origin(kind) is Annotated else kind
+        limits = limits_of(kind) if bare in (int, float) else (None, None)
+        rows.append((field.name, field.default, bare, *limits, check_of(field.type)))
+    return rows
+
+
+def check_of(kind: Any) -> Check:
+    """Return the check of values of a declared type: it takes the field's name and the value."""
+    bare = get_args(kind)[0] if get_origin(kind) is Annotated else kind
+    origin, of = get_origin(bare), get_args(bare)
+    if bare in (int, float):
+        (least, most), check = limits_of(kind), check_whole if bare is int else check_number
+        return lambda field, value: check(field, value, least, most)
+    if origin is Literal:
+        return lambda field, value: check_choice(field, value, of)
+    if origin in (UnionType, Union):  # a type, or None
+        return _optional(check_of(of[0]))
+    if origin is tuple:
+        return _each(check_of(of[0])) if get_origin(of[0]) in (Annotated, Literal) else _tuple_of(of[0])
+    return lambda field, value: check_is(field, value, origin or bare)
+
+
+def _optional(check: Check) -> Check:
+    return lambda field, value: None if value is None else check(field, value)
+
+
+def _each(check: Check) -> Check:
+    def check_each(field: str, value: Any) -> None:
+        check_tuple(field, value)
+        for k, item in enumerate(value):
+            check(f"{field}[{k}]", item)
+
+    return check_each
+
+
+def _tuple_of(kind: Any) -> Check:
+    kinds = (int, float) if kind is float else (kind,) if isinstance(kind, type) else ()
+    return lambda field, value: check_tuple(field, value, *kinds)

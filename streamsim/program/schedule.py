@@ -10,25 +10,22 @@ the legacy default stream). Events are numbered 0, 1, ... below ``Schedule.event
 
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from functools import wraps
-from itertools import chain
+from itertools import chain, pairwise
 from operator import attrgetter
 from threading import Lock
-from typing import ClassVar, Concatenate, Generic, Literal, ParamSpec, TypeVar, get_args
-
-import msgspec
+from typing import Annotated, ClassVar, Concatenate, Generic, Literal, ParamSpec, TypeVar, get_args
 
 from streamsim.errors import (
-    LARGEST_BYTES,
-    LARGEST_COUNT,
-    LEAST_FILL,
     LEAST_SHARE,
     LONGEST_S,
+    Bytes,
+    Checked,
+    Fill,
+    Index,
     InputError,
-    check_choice,
-    check_is,
+    Limits,
+    Share,
     check_number,
-    check_tuple,
-    check_whole,
     short,
     shown,
 )
@@ -37,19 +34,17 @@ Direction = Literal["h2d", "d2h"]
 MemoryKind = Literal["device", "pinned", "pageable"]
 StreamKind = Literal["non-blocking", "blocking"]
 Launch = Literal["live", "graph"]
-DIRECTIONS, MEMORIES, STREAM_KINDS, LAUNCHES = map(get_args, (Direction, MemoryKind, StreamKind, Launch))
+DIRECTIONS, LAUNCHES = get_args(Direction), get_args(Launch)
 
 SCHEMA_VERSION = 1
 LEGACY_STREAM = 0
-MOST_CARDS = 64  # of a host
-MOST_THREADS = 1024  # of a program
-_FIRST, _WHOLE = 0, 1.0  # card or thread, and share, of most ops: they need no check
+Card = Annotated[int, Limits(most=63)]  # of a host
+Thread = Annotated[int, Limits(most=1023)]  # of a program
+_WHOLE = 1.0
 MOST_OPS_SHOWN = 8
 
 
-class _Frozen(
-    msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, repr_omit_defaults=True, gc=False
-):
+class _Frozen(Checked, frozen=True, omit_defaults=True, repr_omit_defaults=True, gc=False):
     """A frozen value without reference cycles, so that the garbage collector can skip it."""
 
 
@@ -60,30 +55,22 @@ class _IssuedCall(_Frozen, frozen=True, kw_only=True):
     them.
     """
 
-    card: int = 0
-    thread: int = 0
+    card: Card = 0
+    thread: Thread = 0
     call_s: float | None = None
-
-    def __post_init__(self) -> None:
-        if self.card is not _FIRST or self.thread is not _FIRST:  # most ops need no check
-            check_whole("card", self.card, 0, MOST_CARDS - 1)
-            check_whole("thread", self.thread, 0, MOST_THREADS - 1)
-        if self.call_s is not None:
-            check_number("call_s", self.call_s, 0.0, LONGEST_S)
 
 
 class Buffer(_Frozen, frozen=True):
     """A named piece of memory: ``bytes`` on the device, or on the host, pinned or pageable."""
 
     name: str
-    bytes: int
+    bytes: Bytes
     memory: MemoryKind
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not self.name:
-            raise InputError(f"name = {self.name!r}: expected a buffer name that is not empty")
-        check_whole("bytes", self.bytes, 1, LARGEST_BYTES)
-        check_choice("memory", self.memory, MEMORIES)
+        _Frozen.__post_init__(self)
+        if not self.name:
+            raise InputError("name = '': expected a buffer name that is not empty")
 
 
 class Region(_Frozen, frozen=True):
@@ -91,16 +78,7 @@ class Region(_Frozen, frozen=True):
 
     buffer: str
     offset: int
-    bytes: int
-
-    def __post_init__(self) -> None:
-        if type(self.buffer) is not str:  # checking each field by a call would take a third longer
-            check_is("buffer", self.buffer, str)
-        check_whole("offset", self.offset, 0, LARGEST_BYTES)
-        check_whole("bytes", self.bytes, 1, LARGEST_BYTES)
-
-
-_REGIONS = frozenset([Region])
+    bytes: Bytes
 
 
 class Copy(_IssuedCall, frozen=True, tag_field="op", tag="copy"):
@@ -112,22 +90,16 @@ class Copy(_IssuedCall, frozen=True, tag_field="op", tag="copy"):
     """
 
     direction: Direction
-    bytes: int
-    stream: int
+    bytes: Bytes
+    stream: Index
     host: Region | None = None
     device: Region | None = None
     blocking: bool = False
 
     def __post_init__(self) -> None:
         _IssuedCall.__post_init__(self)
-        check_choice("direction", self.direction, DIRECTIONS)
-        check_whole("bytes", self.bytes, 1, LARGEST_BYTES)
-        check_whole("stream", self.stream, 0, LARGEST_COUNT)
-        if self.blocking is not False and self.blocking is not True:
-            check_is("blocking", self.blocking, bool)
         for field, side in (("host", self.host), ("device", self.device)):
-            if side is not None and (type(side) is not Region or side.bytes != self.bytes):
-                check_is(field, side, Region)
+            if side is not None and side.bytes != self.bytes:
                 raise InputError(f"{field}.bytes = {side.bytes}: differs from the copy's bytes = {self.bytes}")
 
     def uses_host(self, names: frozenset[str]) -> bool:
@@ -157,47 +129,29 @@ class Kernel(_IssuedCall, frozen=True, tag_field="op", tag="kernel"):
     - ``reads`` and ``writes``: the device bytes that it uses.
     """
 
-    stream: int
+    stream: Index
     name: str = "kernel"
     elements: int = 0
     parameter: int = 0
     duration_s: float | None = None
-    fill: float | None = None
+    fill: Fill | None = None
     reads: tuple[Region, ...] = ()
     writes: tuple[Region, ...] = ()
-    share: float = _WHOLE
+    share: Share = _WHOLE
     threads: int = 0
     parts: tuple[tuple[float, float], ...] = ()
 
     def __post_init__(self) -> None:
         _IssuedCall.__post_init__(self)
-        check_whole("stream", self.stream, 0, LARGEST_COUNT)
-        if type(self.name) is not str:
-            check_is("name", self.name, str)
-        check_whole("threads", self.threads, 0, LARGEST_BYTES)
-        if self.elements is not _FIRST or self.parameter is not _FIRST:
-            check_whole("elements", self.elements, 0, LARGEST_BYTES)
-            check_whole("parameter", self.parameter, 0, LARGEST_BYTES)
-        if self.share is not _WHOLE:
-            check_number("share", self.share, LEAST_SHARE, 1.0)
-        if self.parts != ():
+        if self.parts:
             _check_parts(self.parts)
-        if self.fill is not None:
-            check_number("fill", self.fill, LEAST_FILL, 1.0)
-        if self.duration_s is not None:
-            check_number("duration_s", self.duration_s, 0.0, LONGEST_S)
-        elif not self.elements:
+        if self.duration_s is None and not self.elements:
             raise InputError("duration_s = None: a kernel needs it, or elements for the profile's cost table")
-        reads, writes = self.reads, self.writes
-        if not (type(reads) is type(writes) is tuple and _REGIONS.issuperset(map(type, reads + writes))):
-            check_tuple("reads", reads, Region)
-            check_tuple("writes", writes, Region)
 
 
 def _check_parts(parts: tuple[tuple[float, float], ...]) -> None:
-    check_tuple("parts", parts, tuple)
-    for k, (part, before) in enumerate(zip(parts, ((0.0, 0.0), *parts), strict=False)):
-        if len(part) != 2:
+    for k, (before, part) in enumerate(pairwise(((0.0, 0.0), *parts))):
+        if type(part) is not tuple or len(part) != 2:
             raise InputError(f"parts[{k}] = {part!r}: expected (share, seconds)")
         check_number(f"parts[{k}][0]", part[0], LEAST_SHARE, 1.0)
         check_number(f"parts[{k}][1]", part[1], 0.0, LONGEST_S)
@@ -208,13 +162,8 @@ def _check_parts(parts: tuple[tuple[float, float], ...]) -> None:
 class _EventCall(_IssuedCall, frozen=True):
     """A call for an event in a stream."""
 
-    event: int
-    stream: int
-
-    def __post_init__(self) -> None:
-        _IssuedCall.__post_init__(self)
-        check_whole("event", self.event, 0, LARGEST_COUNT)
-        check_whole("stream", self.stream, 0, LARGEST_COUNT)
+    event: Index
+    stream: Index
 
 
 class RecordEvent(_EventCall, frozen=True, tag_field="op", tag="record"):
@@ -234,19 +183,14 @@ class Synchronize(_IssuedCall, frozen=True, tag_field="op", tag="synchronize"):
     ``name``: the call that waits, if it is not CUDA's own synchronisation, such as ``"cudaFree"``.
     """
 
-    stream: int | None = None
-    event: int | None = None
+    stream: Index | None = None
+    event: Index | None = None
     name: str = ""
 
     def __post_init__(self) -> None:
         _IssuedCall.__post_init__(self)
-        if self.name != "":
-            check_is("name", self.name, str)
         if self.stream is not None and self.event is not None:
             raise InputError(f"event = {self.event!r}: synchronise on a stream or on an event, not on both")
-        for field in ("stream", "event"):
-            if getattr(self, field) is not None:
-                check_whole(field, getattr(self, field), 0, LARGEST_COUNT)
 
 
 class _OnHost(_Frozen, frozen=True):
@@ -266,12 +210,7 @@ class HostWork(_OnHost, frozen=True, tag_field="op", tag="work"):
 
     duration_s: float
     name: str = ""
-    thread: int = 0
-
-    def __post_init__(self) -> None:
-        check_number("duration_s", self.duration_s, 0.0, LONGEST_S)
-        check_is("name", self.name, str)
-        check_whole("thread", self.thread, 0, MOST_THREADS - 1)
+    thread: Thread = 0
 
     @property
     def call_s(self) -> float:
@@ -282,13 +221,12 @@ class HostWork(_OnHost, frozen=True, tag_field="op", tag="work"):
 class WaitThread(_OnHost, frozen=True, tag_field="op", tag="wait-thread"):
     """A host thread waits until all earlier calls of the thread ``other`` have returned."""
 
-    other: int
-    thread: int = 0
+    other: Thread
+    thread: Thread = 0
     call_s: ClassVar[float] = 0.0
 
     def __post_init__(self) -> None:
-        check_whole("other", self.other, 0, MOST_THREADS - 1)
-        check_whole("thread", self.thread, 0, MOST_THREADS - 1)
+        _OnHost.__post_init__(self)
         if self.other == self.thread:
             raise InputError(f"other = {self.other}: a thread need not wait for itself; give another one")
 
@@ -299,7 +237,7 @@ HostOp = Synchronize | HostWork | WaitThread  # ops that put nothing into a stre
 HOST_OP_TYPES = frozenset(get_args(HostOp))
 
 
-class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, repr_omit_defaults=True):
+class Schedule(Checked, frozen=True, omit_defaults=True, repr_omit_defaults=True):
     """The ops of a program in issue order.
 
     - ``ops``: the calls. Several threads may make them, each in this order and at its own pace. Streams, events and
@@ -313,7 +251,7 @@ class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     ops: tuple[Op, ...]
     streams: tuple[StreamKind, ...] = ()
     buffers: tuple[Buffer, ...] = ()
-    events: int = 0
+    events: Index = 0
     launch: Launch = "live"
     name: str = ""
     unchunked: "Schedule | None" = None
@@ -322,22 +260,16 @@ class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     def __post_init__(self) -> None:
         if self.schema_version != SCHEMA_VERSION:
             raise InputError(f"schema_version = {self.schema_version!r}: this streamsim reads {SCHEMA_VERSION}")
-        check_tuple("ops", self.ops)
-        check_tuple("streams", self.streams)
-        check_tuple("buffers", self.buffers, Buffer)
-        check_is("name", self.name, str)
         if self.unchunked is not None:
             check_schedule("unchunked", self.unchunked)
-        check_choice("launch", self.launch, LAUNCHES)
-        check_whole("events", self.events, 0, LARGEST_COUNT)
-        for i, kind in enumerate(self.streams):
-            check_choice(f"streams[{i}]", kind, STREAM_KINDS)
+        Checked.__post_init__(self)
         if not self.ops:
             raise InputError("ops = []: an empty schedule has nothing to predict; add at least one op")
-        names = [buffer.name for buffer in self.buffers]
-        if len(set(names)) < len(names):
-            i = next(i for i, name in enumerate(names) if name in names[:i])
-            raise InputError(f"buffers[{i}].name = {names[i]!r}: another buffer has this name; rename one")
+        seen = set[str]()
+        for i, buffer in enumerate(self.buffers):
+            if buffer.name in seen:
+                raise InputError(f"buffers[{i}].name = {buffer.name!r}: another buffer has this name; rename one")
+            seen.add(buffer.name)
         _check_ops(self)
         if self.launch == "graph":
             _check_capturable(self)
@@ -381,25 +313,22 @@ def check_schedule(field: str, value: object) -> None:
 
 def _check_ops(schedule: Schedule) -> None:
     """Raise InputError unless the ops' streams, events and buffers exist, and regions lie inside their buffers."""
-    streams, events = len(schedule.streams), schedule.events
-    on_device = {buffer.name: buffer.bytes for buffer in schedule.buffers if buffer.memory == "device"}
-    on_host = {buffer.name: buffer.bytes for buffer in schedule.buffers if buffer.memory != "device"}
+    streams, buffers = len(schedule.streams), {buffer.name: buffer for buffer in schedule.buffers}
     for i, op in enumerate(schedule.ops):
-        if type(op) is HostWork:  # half of the ops of recorded programs; it names nothing
-            continue
-        if isinstance(op, Copy):
-            if op.host is not None and _outside(op.host, on_host):
-                raise _misplaced(f"ops[{i}].host", op.host, on_host, on_device, "host (pinned or pageable)")
-            if op.device is not None and _outside(op.device, on_device):
-                raise _misplaced(f"ops[{i}].device", op.device, on_device, on_host, "device")
-        elif isinstance(op, Kernel):
-            for region in op.reads + op.writes:
-                if _outside(region, on_device):
-                    field = "reads" if region in op.reads else "writes"
-                    where = f"ops[{i}].{field}[{getattr(op, field).index(region)}]"
-                    raise _misplaced(where, region, on_device, on_host, "device")
-        else:
-            _check_event(i, op, events)
+        if type(op) not in OP_TYPES:
+            names = ", ".join(kind.__name__ for kind in get_args(Op)[:-1])
+            raise InputError(f"ops[{i}] = {op!r}: expected a {names} or {get_args(Op)[-1].__name__}")
+        if isinstance(op, Copy | Kernel):
+            for field, region in _regions(op):
+                buffer, is_host = buffers.get(region.buffer), field == "host"
+                if (
+                    buffer is None
+                    or (buffer.memory == "device") is is_host
+                    or region.offset + region.bytes > buffer.bytes
+                ):
+                    raise _misplaced(f"ops[{i}].{field}", region, buffer, is_host)
+        elif op.event is not None and op.event >= schedule.events:
+            raise InputError(f"ops[{i}].event = {op.event}: unknown event; events = {schedule.events} are declared")
         if op.stream is not None and op.stream > streams:
             raise InputError(
                 f"ops[{i}].stream = {op.stream}: unknown stream; 0 is the legacy default stream"
@@ -407,47 +336,43 @@ def _check_ops(schedule: Schedule) -> None:
             )
 
 
-def _check_event(i: int, op: RecordEvent | WaitEvent | HostOp, events: int) -> None:
-    if type(op) not in OP_TYPES:
-        names = ", ".join(kind.__name__ for kind in get_args(Op)[:-1])
-        raise InputError(f"ops[{i}] = {op!r}: expected a {names} or {get_args(Op)[-1].__name__}")
-    if op.event is not None and op.event >= events:
-        raise InputError(f"ops[{i}].event = {op.event}: unknown event; events = {events} are declared")
+def _regions(op: Copy | Kernel) -> list[tuple[str, Region]]:
+    """Return the field of each range of bytes that an op names, and the range."""
+    if isinstance(op, Copy):
+        return [(field, side) for field, side in (("host", op.host), ("device", op.device)) if side is not None]
+    return [("reads", region) for region in op.reads] + [("writes", region) for region in op.writes]
 
 
-def _outside(region: Region, sizes: dict[str, int]) -> bool:
-    return region.offset + region.bytes > sizes.get(region.buffer, 0)
-
-
-def _misplaced(where: str, region: Region, sizes: dict[str, int], other: dict[str, int], side: str) -> InputError:
-    """Return the error for a region that does not lie inside one of the buffers in ``sizes``."""
+def _misplaced(where: str, region: Region, buffer: Buffer | None, is_host: bool) -> InputError:
+    """Return the error for a region that does not lie inside a buffer on its side."""
     name = region.buffer
-    if name in sizes:
-        reach = f"bytes {region.offset}..{region.offset + region.bytes}"
-        return InputError(f"{where}: {reach} reach outside buffer {name!r} of {sizes[name]} bytes")
-    if name in other:
+    if buffer is None:
+        return InputError(f"{where}.buffer = {name!r}: unknown buffer; declare it in buffers")
+    if (buffer.memory == "device") is is_host:
+        side = "host (pinned or pageable)" if is_host else "device"
         return InputError(f"{where}.buffer = {name!r}: expected a buffer in {side} memory")
-    return InputError(f"{where}.buffer = {name!r}: unknown buffer; declare it in buffers")
+    reach = f"bytes {region.offset}..{region.offset + region.bytes}"
+    return InputError(f"{where}: {reach} reach outside buffer {name!r} of {buffer.bytes} bytes")
 
 
 def _check_capturable(schedule: Schedule) -> None:
     """Raise InputError for calls that block the host, and for the legacy default stream, which CUDA cannot capture."""
-    remedy = 'use launch = "live", or take it out'
     pageable = schedule.pageable_names
     last_work = max((i for i, op in enumerate(schedule.ops) if not isinstance(op, HostOp)), default=-1)
     for i, op in enumerate(schedule.ops):
+        why = ""
         if op.thread:
-            raise InputError(f"ops[{i}].thread = {op.thread}: a graph is launched by one thread; {remedy}")
-        if isinstance(op, HostOp):
-            if i < last_work:
-                what = "be synchronised" if isinstance(op, Synchronize) else "wait for the host"
-                raise InputError(f"ops[{i}]: a graph can {what} only after its last op; {remedy}")
+            why = f".thread = {op.thread}: a graph is launched by one thread"
+        elif isinstance(op, HostOp):
+            why = ": the host can wait or work only after a graph's last op" if i < last_work else ""
         elif op.call_s is not None:
-            raise InputError(f"ops[{i}].call_s = {op.call_s!r}: the launch of a graph issues its ops; leave it out")
+            why = f".call_s = {op.call_s!r}: the launch of a graph issues its ops"
         elif op.stream == LEGACY_STREAM:
-            raise InputError(f"ops[{i}].stream = 0: the legacy default stream cannot be captured in a graph; {remedy}")
+            why = ".stream = 0: the legacy default stream cannot be captured in a graph"
         elif isinstance(op, Copy) and (op.blocking or op.uses_host(pageable)):
-            raise InputError(f"ops[{i}]: a blocking or pageable copy cannot be captured in a graph; {remedy}")
+            why = ": a blocking or pageable copy cannot be captured in a graph"
+        if why:
+            raise InputError(f'ops[{i}]{why}; use launch = "live", or take it out')
 
 
 # The order between ops. A set of ops to wait for holds only the latest op of each stream, because that implies the
@@ -541,25 +466,19 @@ class ResultCache(Generic[Made]):
 
     def __init__(self) -> None:
         self._kept: dict[Hashable, tuple[Made, int]] = {}  # results and their ops, the least recently used first
-        self._ops = 0  # of all results; each counts as MOST_OPS / MOST or more
         self._lock = Lock()
 
     def of(self, key: Hashable, make: Callable[[], tuple[Made, int]]) -> Made:
         """Return the result kept under ``key``, else the one that ``make`` returns together with its number of ops."""
         with self._lock:
             found = self._kept.pop(key, None)
-            if found is not None:
-                self._kept[key] = found
-                return found[0]
-        made, ops = make()
-        ops = max(ops, MOST_OPS // MOST)
+        found = found or make()
         with self._lock:
-            if ops <= MOST_OPS and key not in self._kept:
-                self._kept[key] = made, ops
-                self._ops += ops
-                while self._ops > MOST_OPS:
-                    self._ops -= self._kept.pop(next(iter(self._kept)))[1]
-        return made
+            if found[1] <= MOST_OPS:
+                self._kept[key] = found
+            while sum(max(ops, MOST_OPS // MOST) for _, ops in self._kept.values()) > MOST_OPS:
+                self._kept.pop(next(iter(self._kept)))
+        return found[0]
 
 
 def remembered(make: Callable[Concatenate[Schedule, Values], Made]) -> Callable[Concatenate[Schedule, Values], Made]:
