@@ -9,22 +9,22 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Literal, NamedTuple, get_args
+from typing import Annotated, Literal, NamedTuple
 
 import msgspec
 
 from streamsim.errors import (
     LARGEST_BYTES,
     LARGEST_COUNT,
-    LEAST_FILL,
     LEAST_SHARE,
     LONGEST_S,
     SHORTEST_KERNEL_S,
+    Bytes,
+    Checked,
+    Fill,
     InputError,
-    check_choice,
-    check_is,
-    check_number,
-    check_tuple,
+    KernelTime,
+    Limits,
     check_whole,
     counted,
     short,
@@ -44,18 +44,14 @@ Per = Literal["chunk", "item", "item, cut"]
 Timed = Literal["alone", "events"]
 
 
-class Point(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Point(Checked, frozen=True):
     """A measured time of a kernel: ``duration_s`` for ``at``, a share of the work (up to 1) or a number of elements."""
 
-    at: float
-    duration_s: float
-
-    def __post_init__(self) -> None:
-        check_number("at", self.at, 1e-12, LARGEST_BYTES)
-        check_number("duration_s", self.duration_s, SHORTEST_KERNEL_S, LONGEST_S)
+    at: Annotated[float, Limits(LEAST_SHARE, LARGEST_BYTES)]
+    duration_s: KernelTime
 
 
-class WorkloadKernel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class WorkloadKernel(Checked, frozen=True, omit_defaults=True):
     """A kernel over the whole workload.
 
     - ``duration_s``: seconds alone on the card. Without it, and without ``points``, the device profile's cost of
@@ -78,37 +74,24 @@ class WorkloadKernel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
     """
 
     name: str = "kernel"
-    duration_s: float | None = None
+    duration_s: KernelTime | None = None
     parameter: int = 0
-    fill: float | None = None
+    fill: Fill | None = None
     points: tuple[Point, ...] = ()
     threads: int = 0
     latency_s: float = 0.0
-    launches: int = 1
+    launches: Annotated[int, Limits(1, MOST_LAUNCHES)] = 1
     per: Per = "chunk"
     timed: Timed = "alone"
 
     def __post_init__(self) -> None:
-        check_is("name", self.name, str)
+        Checked.__post_init__(self)
         if not self.name:
             raise InputError("name = '': expected a name; leave it out for one that has none")
-        check_tuple("points", self.points, Point)
-        if self.fill is not None:
-            check_number("fill", self.fill, LEAST_FILL, 1.0)
-        check_whole("parameter", self.parameter, 0, LARGEST_BYTES)
-        check_whole("threads", self.threads, 0, LARGEST_BYTES)
-        check_whole("launches", self.launches, 1, MOST_LAUNCHES)
-        check_number("latency_s", self.latency_s, 0.0, LONGEST_S)
-        if self.duration_s is not None:
-            check_number("duration_s", self.duration_s, SHORTEST_KERNEL_S, LONGEST_S)
-        check_choice("per", self.per, get_args(Per))
-        check_choice("timed", self.timed, get_args(Timed))
         if self.per != "chunk" and (self.duration_s is None or self.points or self.latency_s):
             raise InputError(f"per = {self.per!r}: needs duration_s, the time of all launches, and no other time")
-        if self.timed == "events" and not self.is_timed:
-            raise InputError("timed = 'events': the kernel has no time; give duration_s")
-        for field in ("threads", "latency_s"):
-            if getattr(self, field) and not self.is_timed:
+        for field, default in (("threads", 0), ("latency_s", 0.0), ("timed", "alone")):
+            if getattr(self, field) != default and not self.is_timed:
                 raise InputError(f"{field} = {getattr(self, field)!r}: needs duration_s, the time of the whole kernel")
         for seconds in self._times_s:
             self._check_latency(seconds / self.launches)
@@ -246,7 +229,7 @@ class EqualChunks(NamedTuple):
     d2h_once: tuple[int, ...]
 
 
-class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class Workload(Checked, frozen=True, omit_defaults=True):
     """Arrays to copy in, kernels that run one after another on each chunk, and arrays to copy back.
 
     - ``inputs`` and ``outputs``: the bytes of each array. With ``elements``: the bytes of an element in each array, and
@@ -262,33 +245,23 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     Raises InputError naming the field.
     """
 
-    elements: int | None = None
-    inputs: tuple[int, ...] = ()
-    outputs: tuple[int, ...] = ()
+    elements: Bytes | None = None
+    inputs: tuple[Bytes, ...] = ()
+    outputs: tuple[Bytes, ...] = ()
     kernels: tuple[WorkloadKernel, ...] = ()
     name: str = ""
-    h2d_once: tuple[int, ...] = ()
-    d2h_once: tuple[int, ...] = ()
+    h2d_once: tuple[Bytes, ...] = ()
+    d2h_once: tuple[Bytes, ...] = ()
     front_end: str = ""
     host_work_s: float = 0.0
     host_load_s: float = 0.0
     in_order: bool = False
 
     def __post_init__(self) -> None:
-        check_is("in_order", self.in_order, bool)
-        if self.elements is not None:
-            check_whole("elements", self.elements, 1, LARGEST_BYTES)
-        check_tuple("kernels", self.kernels, WorkloadKernel)
-        check_is("name", self.name, str)
-        check_is("front_end", self.front_end, str)
-        for field in ("host_work_s", "host_load_s"):
-            check_number(field, getattr(self, field), 0.0, LONGEST_S)
-        for field in ("inputs", "outputs", "h2d_once", "d2h_once"):
-            check_tuple(field, getattr(self, field))
+        Checked.__post_init__(self)
+        for field in ("inputs", "outputs") if self.elements else ():
             for k, n_bytes in enumerate(getattr(self, field)):
-                check_whole(f"{field}[{k}]", n_bytes, 1, LARGEST_BYTES)
-                if self.elements and not field.endswith("once"):
-                    check_whole(f"{field}[{k}] * elements", n_bytes * self.elements, 1, LARGEST_BYTES)
+                check_whole(f"{field}[{k}] * elements", n_bytes * (self.elements or 1), 1, LARGEST_BYTES)
         if not (self.inputs or self.outputs or self.kernels or self.h2d_once or self.d2h_once):
             raise InputError("inputs, outputs, kernels: a workload needs at least one of them")
         for kernel in self.kernels:
