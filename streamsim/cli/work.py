@@ -52,7 +52,7 @@ from streamsim.program import (
     Schedule,
     Workload,
     read_layers,
-    read_loop,
+    read_loop_file,
     read_program,
     read_workload,
     workload_of_sizes,
@@ -258,7 +258,7 @@ def read_issued(context: click.Context, path: Path | None = None) -> Issued:
     if kind == PROGRAM:
         return read_given(path)
     check_no_part()
-    return read_loop(path)
+    return read_loop_file(path).loop()
 
 
 def workload_asked(params: Mapping[str, Any]) -> Workload:

@@ -154,7 +154,7 @@ def parse_device(text: str | bytes, where: str = "device") -> Device:
             warnings.warn(words, Notice, stacklevel=5)
         return without_retired(plain)
 
-    return parse_toml(text.encode() if isinstance(text, str) else text, Device, "device", where, prepared=prepared)
+    return parse_toml(text, Device, "device", where, prepared=prepared)
 
 
 def without_retired(profile: dict[str, Any]) -> dict[str, Any]:

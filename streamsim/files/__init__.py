@@ -26,7 +26,7 @@ from typing import Annotated, Any, BinaryIO, Literal, TypeVar, get_args, get_ori
 import msgspec
 import tomli_w
 
-from streamsim.errors import InputError, shown, uncapitalised
+from streamsim.errors import InputError, one_line, shown, uncapitalised
 from streamsim.text import LARGEST_TOML_BYTES, WORDS, check_listed, is_cut_short, mistaken_for, parser_for
 
 GZIP_LEVEL = 6
@@ -174,8 +174,19 @@ def read_table(path: str | os.PathLike[str]) -> dict[str, Any]:
     return parse_toml(data, dict, "sweep", str(path))
 
 
+def read_toml(
+    path: str | os.PathLike[str],
+    kind: type[Value],
+    name: str,
+    parsers: Parsers | None = None,
+    prepared: Callable[[dict[str, Any]], dict[str, Any]] = dict,
+) -> Value:
+    """Return the value of type ``kind`` in a TOML file; see :func:`parse_toml`. Raises InputError naming the file."""
+    return parse_toml(read_bytes(path, LARGEST_TOML_BYTES), kind, name, one_line(str(path)), parsers, prepared)
+
+
 def parse_toml(
-    data: bytes,
+    text: str | bytes,
     kind: type[Value],
     name: str,
     where: str,
@@ -188,6 +199,7 @@ def parse_toml(
     - ``parsers``: parsers of text for a type or for a field's name. Other text is parsed by the unit in its name.
     - ``prepared``: a function that changes the plain table before it is converted.
     """
+    data = text.encode() if isinstance(text, str) else text
     try:
         table = _numbers(prepared(tomllib.loads(data.decode())), kind, "", parsers or {})
         try:
@@ -204,6 +216,11 @@ def dump_toml(value: msgspec.Struct) -> str:
     """Return ``value`` as TOML text."""
     plain: dict[str, Any] = msgspec.to_builtins(value)
     return tomli_w.dumps({name: item for name, item in plain.items() if item is not None})  # TOML has no null
+
+
+def write_toml(value: msgspec.Struct, path: str | os.PathLike[str]) -> None:
+    """Save ``value`` as TOML. Raises InputError if the file cannot be written."""
+    write_text(dump_toml(value), path)
 
 
 def _numbers(value: Any, kind: Any, path: str, parsers: Parsers) -> Any:

@@ -21,7 +21,6 @@ from streamsim.program.files import (
     read_workload,
     workload_of_sizes,
     write_schedule,
-    write_workload,
 )
 from streamsim.program.layers import (
     DIRECTIONS,
@@ -36,7 +35,6 @@ from streamsim.program.layers import (
     one_by_one,
     parse_layers,
     read_layers,
-    write_layers,
 )
 from streamsim.program.patterns import (
     HOST_MEMORIES,
@@ -99,7 +97,6 @@ from streamsim.program.training import (
     Loop,
     LoopFile,
     parse_sample,
-    read_loop,
     read_loop_file,
 )
 from streamsim.program.workload import ALIGN_BYTES, EqualChunks, Point, Workload, WorkloadKernel

@@ -19,13 +19,12 @@ import msgspec
 from streamsim.errors import LEAST_FILL, SHORTEST_KERNEL_S, InputError, one_line, shown
 from streamsim.files import (
     Parsers,
-    dump_toml,
     explain_json,
     parse_toml,
     read_bytes,
+    read_toml,
     refuse_duplicates,
     write_bytes,
-    write_text,
 )
 from streamsim.program.schedule import Schedule
 from streamsim.program.workload import MOST_LAUNCHES, Point, Workload, WorkloadKernel
@@ -331,7 +330,7 @@ def read_program(path: str | os.PathLike[str]) -> tuple[Schedule, ScheduleFile]:
 
 def read_workload(path: str | os.PathLike[str]) -> Workload:
     """Return the workload in a TOML file. Raises InputError naming the file, the field and the value."""
-    return parse_workload(read_bytes(path, LARGEST_TOML_BYTES), one_line(str(path)))
+    return read_toml(path, Workload, "workload", _PARSERS, _without_plan)
 
 
 def read_plan(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -361,11 +360,6 @@ def write_schedule(
     ``profile``, ``notes``: see :class:`ScheduleFile`. Raises InputError if the file cannot be written.
     """
     write_bytes(dump_schedule(schedule, recorded, profile, notes), path)
-
-
-def write_workload(workload: Workload, path: str | os.PathLike[str]) -> None:
-    """Save ``workload`` as TOML. Raises InputError if the file cannot be written."""
-    write_text(dump_toml(workload), path)
 
 
 def dump_schedule(
@@ -409,9 +403,8 @@ def _parse_schedule(data: bytes, where: str) -> tuple[Schedule, ScheduleFile]:
 
 def parse_workload(text: str | bytes, where: str = "workload") -> Workload:
     """Return the workload in the TOML ``text``. Raises InputError that begins with ``where``."""
+    return parse_toml(text, Workload, "workload", where, _PARSERS, _without_plan)
 
-    def without_plan(table: dict[str, Any]) -> dict[str, Any]:
-        return {name: value for name, value in table.items() if name not in PLAN}
 
-    data = text.encode() if isinstance(text, str) else text
-    return parse_toml(data, Workload, "workload", where, _PARSERS, without_plan)
+def _without_plan(table: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in table.items() if name not in PLAN}

@@ -7,39 +7,41 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Annotated, Any, Literal, NamedTuple, get_args
 
-import msgspec
+from msgspec.structs import replace
 
 from streamsim.errors import (
     LARGEST_BYTES,
     LARGEST_COUNT,
+    Bytes,
+    Checked,
     InputError,
+    Limits,
     check_calls,
     check_choice,
     check_is,
-    check_tuple,
     check_whole,
     counted,
-    one_line,
     short,
     shown,
 )
-from streamsim.files import dump_toml, parse_toml, read_bytes, write_text
+from streamsim.files import parse_toml, read_toml
 from streamsim.program.builder import Memory, Program, Stream
 from streamsim.program.files import OF_KERNELS
 from streamsim.program.patterns import HOST_MEMORIES, HostMemory
 from streamsim.program.schedule import Kernel, MemoryKind, Schedule
 from streamsim.program.workload import WorkloadKernel
-from streamsim.text import LARGEST_TOML_BYTES, format_bytes
+from streamsim.text import format_bytes
 
 PassDirection = Literal["forward", "backward", "both"]
 DIRECTIONS: tuple[PassDirection, ...] = get_args(PassDirection)
 MOST_STEPS = 10_000
 MOST_RUNS = 1_000_000  # of steps, over all passes: a schedule of so many takes gigabytes
+Kernels = tuple[WorkloadKernel, ...]
 
 
-class Layer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class Layer(Checked, frozen=True, omit_defaults=True):
     """One layer, or ``repeats`` equal ones in a row, each with weights of its own. Raises InputError naming the field.
 
     - ``weight_bytes``: the bytes of one layer's weights. Its kernels need all of them.
@@ -48,18 +50,14 @@ class Layer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     - ``name``: the name of the layer; several layers in a row are called ``name.0``, ``name.1``, ...
     """
 
-    weight_bytes: int
+    weight_bytes: Bytes
     kernels: tuple[WorkloadKernel, ...]
     name: str = ""
-    repeats: int = 1
+    repeats: Annotated[int, Limits(1, MOST_STEPS)] = 1
     backward: tuple[WorkloadKernel, ...] = ()
 
     def __post_init__(self) -> None:
-        check_whole("weight_bytes", self.weight_bytes, 1, LARGEST_BYTES)
-        check_tuple("kernels", self.kernels, WorkloadKernel)
-        check_tuple("backward", self.backward, WorkloadKernel)
-        check_is("name", self.name, str)
-        check_whole("repeats", self.repeats, 1, MOST_STEPS)
+        Checked.__post_init__(self)
         if not self.kernels:
             raise InputError("kernels = []: a layer needs a kernel; give its time, such as '0.57ms'")
         if "," in self.name or self.name != self.name.strip():
@@ -70,25 +68,26 @@ class Layer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
                     raise InputError(f"{field}[{k}].duration_s: is missing; a layer's kernels say how long they take")
                 kernel.launch_s(0)
 
-    def names(self, first: int) -> list[str]:
-        """Return the name of each of the repeats; ``first``: the number of the first one in its model."""
-        if not self.name:
-            return [f"layer{first + k}" for k in range(self.repeats)]
-        return [self.name] if self.repeats == 1 else [f"{self.name}.{k}" for k in range(self.repeats)]
-
 
 class LayerStep(NamedTuple):
-    """One layer of a model: its name, the bytes of its weights, and its kernels in both directions."""
+    """One layer of a model: its own name, and the layer or row of equal layers that it is of."""
 
     name: str
-    weight_bytes: int
-    kernels: tuple[WorkloadKernel, ...]
-    backward: tuple[WorkloadKernel, ...] = ()
+    layer: Layer
+
+    @property
+    def weight_bytes(self) -> int:
+        """The bytes of its weights."""
+        return self.layer.weight_bytes
 
     def launches(self, is_backward: bool = False) -> list[Kernel]:
         """Return the layer's kernels in a direction, launch by launch, without the bytes that they touch."""
-        kernels = (self.backward or self.kernels) if is_backward else self.kernels
-        return [op for kernel in kernels for op in [_launch(kernel)] * kernel.launches]
+        found: list[Kernel] = []
+        for kernel in (self.layer.backward or self.layer.kernels) if is_backward else self.layer.kernels:
+            kernel.check_alone()
+            op = Kernel(1, kernel.name, 0, kernel.parameter, kernel.launch_s(0), kernel.fill, threads=kernel.threads)
+            found += [op] * kernel.launches
+        return found
 
 
 class Turn(NamedTuple):
@@ -98,7 +97,7 @@ class Turn(NamedTuple):
     is_backward: bool
 
 
-class Layers(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class Layers(Checked, frozen=True, omit_defaults=True):
     """The layers of a model, in their order, and the passes over all of them that a run makes.
 
     A pass is a token or a batch. ``direction``: a forward pass goes from the first layer to the last, a backward pass
@@ -107,42 +106,39 @@ class Layers(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     """
 
     layers: tuple[Layer, ...]
-    passes: int = 1
+    passes: Annotated[int, Limits(1, MOST_RUNS)] = 1
     name: str = ""
     direction: PassDirection = "forward"
 
     def __post_init__(self) -> None:
-        check_tuple("layers", self.layers, Layer)
-        check_is("name", self.name, str)
-        check_whole("passes", self.passes, 1, MOST_RUNS)
-        check_choice("direction", self.direction, DIRECTIONS)
+        Checked.__post_init__(self)
         if not self.layers:
             raise InputError("layers = []: a model needs a layer; add one, with its weight_bytes and kernels")
-        steps = sum(layer.repeats for layer in self.layers)
-        if steps > MOST_STEPS or steps * self.passes > MOST_RUNS:
+        count = sum(layer.repeats for layer in self.layers)
+        if count > MOST_STEPS or count * self.passes > MOST_RUNS:
             raise InputError(
-                f"layers, passes: {steps} layers and {self.passes} passes are more than {MOST_STEPS} layers, or than"
+                f"layers, passes: {count} layers and {self.passes} passes are more than {MOST_STEPS} layers, or than"
                 f" {MOST_RUNS} together; give fewer passes"
             )
-        of_pass = 0
-        for layer in self.layers:
-            sides = [(layer.kernels, self.direction != "backward"), (layer.backward or layer.kernels, self.is_backward)]
-            calls = [1 + sum(kernel.launches for kernel in kernels) for kernels, is_run in sides if is_run]
-            of_pass += layer.repeats * sum(calls)
-        check_calls(f"layers, passes: {steps} layers and {self.passes} passes", of_pass * self.passes)
-        self._check_names()
+        calls = sum(
+            layer.repeats * (1 + sum(kernel.launches for kernel in kernels))
+            for layer in self.layers
+            for kernels in self._runs(layer)
+        )
+        check_calls(f"layers, passes: {count} layers and {self.passes} passes", calls * self.passes)
+        seen = set[str]()
+        for step in self.steps:
+            if step.name in seen:
+                i, name = self.layers.index(step.layer), shown(step.layer.name)
+                same = f"another layer is called {shown(step.name)}; rename one, or say repeats"
+                raise InputError(f"layers[{i}].name = {name}: {same}")
+            seen.add(step.name)
         check_whole("weight_bytes in all", self.weight_bytes, 1, LARGEST_BYTES)
 
-    def _check_names(self) -> None:
-        seen: set[str] = set()
-        for i, layer in enumerate(self.layers):
-            for name in layer.names(len(seen)):
-                if name in seen:
-                    raise InputError(
-                        f"layers[{i}].name = {shown(layer.name)}: another layer is called {shown(name)}; rename one, or"
-                        " say repeats"
-                    )
-                seen.add(name)
+    def _runs(self, layer: Layer) -> list[Kernels]:
+        """Return the kernels of a layer for each direction of a pass."""
+        forward = [] if self.direction == "backward" else [layer.kernels]
+        return [*forward, layer.backward or layer.kernels] if self.is_backward else forward
 
     @property
     def is_backward(self) -> bool:
@@ -159,8 +155,9 @@ class Layers(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         """The layers of the model, each by itself, in forward order."""
         found: list[LayerStep] = []
         for layer in self.layers:
-            what = layer.weight_bytes, layer.kernels, layer.backward
-            found += [LayerStep(name, *what) for name in layer.names(len(found))]
+            for k in range(layer.repeats):
+                name = layer.name if layer.repeats == 1 else f"{layer.name}.{k}"
+                found.append(LayerStep(name if layer.name else f"layer{len(found)}", layer))
         return tuple(found)
 
     @property
@@ -187,15 +184,11 @@ class Layers(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 
     def scaled(self, factor: float) -> Layers:
         """Return the same layers with the times of all kernels multiplied by ``factor``."""
-
-        def scaled(kernels: tuple[WorkloadKernel, ...]) -> tuple[WorkloadKernel, ...]:
-            return tuple(kernel.scaled(factor) for kernel in kernels)
-
-        layers = [
-            msgspec.structs.replace(layer, kernels=scaled(layer.kernels), backward=scaled(layer.backward))
-            for layer in self.layers
-        ]
-        return msgspec.structs.replace(self, layers=tuple(layers))
+        layers = []
+        for layer in self.layers:
+            kernels, backward = ([one.scaled(factor) for one in some] for some in (layer.kernels, layer.backward))
+            layers.append(replace(layer, kernels=tuple(kernels), backward=tuple(backward)))
+        return replace(self, layers=tuple(layers))
 
     @property
     def words(self) -> str:
@@ -212,30 +205,18 @@ class Layers(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         return short(f"Layers({self.name}: {self.words})" if self.name else f"Layers({self.words})")
 
 
-def _launch(kernel: WorkloadKernel) -> Kernel:
-    """Return one launch of a kernel that runs whole: no chunk has a share of it."""
-    kernel.check_alone()
-    duration_s, fill, threads = kernel.launch_s(0), kernel.fill, kernel.threads
-    return Kernel(1, kernel.name, 0, kernel.parameter, duration_s, fill, threads=threads)
-
-
 # Files of layers: TOML with ``[[layers]]``; ``streamsim init --schema layers`` prints the exact form. Sizes and times
 # may be text with a unit, ``"400MB"``, and a kernel may be what ``--kernel`` takes.
 
 
 def read_layers(path: str | os.PathLike[str]) -> Layers:
     """Return the layers in a TOML file. Raises InputError naming the file, the field and the value."""
-    return parse_layers(read_bytes(path, LARGEST_TOML_BYTES), one_line(str(path)))
-
-
-def write_layers(layers: Layers, path: str | os.PathLike[str]) -> None:
-    """Save ``layers`` as TOML. Raises InputError if the file cannot be written."""
-    write_text(dump_toml(layers), path)
+    return read_toml(path, Layers, "layers", OF_KERNELS)
 
 
 def parse_layers(text: str | bytes, where: str = "layers") -> Layers:
     """Return the layers in the TOML ``text``. Raises InputError that begins with ``where``."""
-    return parse_toml(text.encode() if isinstance(text, str) else text, Layers, "layers", where, OF_KERNELS)
+    return parse_toml(text, Layers, "layers", where, OF_KERNELS)
 
 
 # Layers that do not all fit on the card: some stay there, the others are copied to it ahead of their turn.
@@ -252,7 +233,7 @@ def parse_layers(text: str | bytes, where: str = "layers") -> Layers:
 # no kernel meanwhile. Therefore a layer's kernels are then issued before the next layer's copy, which runs beside them.
 
 
-class Offload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Offload(Checked, frozen=True):
     """A placement of layers: the layers that stay on the card, and the buffers for the others.
 
     - ``depth``: the number of buffers for streamed layers. With 1, no copy runs beside a streamed layer's kernels.
@@ -263,16 +244,13 @@ class Offload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Raises InputError naming the field.
     """
 
-    depth: int = 2
+    depth: Annotated[int, Limits(1, LARGEST_COUNT)] = 2
     resident: tuple[str, ...] = ()
     memory: HostMemory = "pinned"
     reserve_bytes: int = 0
 
     def __post_init__(self) -> None:
-        check_whole("depth", self.depth, 1, LARGEST_COUNT)
-        check_tuple("resident", self.resident, str)
-        check_choice("memory", self.memory, HOST_MEMORIES)
-        check_whole("reserve_bytes", self.reserve_bytes, 0, LARGEST_BYTES)
+        Checked.__post_init__(self)
         for k, name in enumerate(self.resident):
             if name in self.resident[:k]:
                 raise InputError(f"resident[{k}] = {shown(name)}: stands twice; keep one")
@@ -280,17 +258,11 @@ class Offload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def numbers(self, layers: Layers) -> frozenset[int]:
         """Return the numbers of the layers that stay on the card. Raises InputError for an unknown name."""
         check_layers(layers)
-        known: dict[str, set[int]] = {}
-        number = 0
-        for layer in layers.layers:
-            for name in layer.names(number):
-                for one in {name, layer.name or name}:
-                    known.setdefault(one, set()).add(number)
-                number += 1
+        names = [{step.name, step.layer.name or step.name} for step in layers.steps]
         for name in self.resident:
-            if name not in known:
+            if not any(name in own for own in names):
                 raise InputError(f"resident = {shown(name)}: no layer has this name")
-        return frozenset().union(*(known[name] for name in self.resident))
+        return frozenset(number for number, own in enumerate(names) if own.intersection(self.resident))
 
     def device_bytes(self, layers: Layers) -> int:
         """Return the bytes that the program holds on the card: resident layers, buffers, and the reserve."""

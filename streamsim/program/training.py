@@ -9,21 +9,12 @@ order in one stream.
 import math
 import os
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
-from streamsim.errors import (
-    LARGEST_BYTES,
-    LONGEST_S,
-    InputError,
-    check_choice,
-    check_number,
-    check_whole,
-    one_line,
-    shown,
-)
-from streamsim.files import Parsers, parse_toml, read_bytes
+from streamsim.errors import Bytes, Checked, InputError, KernelTime, Limits, shown
+from streamsim.files import Parsers, read_toml
 from streamsim.program.schedule import (
     Buffer,
     Copy,
@@ -38,16 +29,17 @@ from streamsim.program.schedule import (
     WaitEvent,
     WaitThread,
 )
-from streamsim.text import LARGEST_TOML_BYTES, parse_bytes, parse_count, parse_number, parse_seconds
+from streamsim.text import parse_bytes, parse_count, parse_number, parse_seconds
 
 MOST_WORKERS = 256
 SLOTS = 2  # device buffers for batches: a prefetcher fills one while the step works on the other
 LEAST_STEPS = 16  # to warm up
 MAIN = 0  # the thread of the training process
 COPIES, STEPS = 1, 2  # streams
+RAN = 1  # event 2 i is behind the copy of batch i, and event 2 i + RAN behind its step
 
 
-class Loop(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class Loop(Checked, frozen=True, kw_only=True):
     """A training loop. Times are in seconds.
 
     - ``batch``: samples in a batch; ``batch_bytes``: bytes of a batch that are copied to the card.
@@ -63,11 +55,11 @@ class Loop(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     Raises InputError naming the field.
     """
 
-    batch: int
-    batch_bytes: int
-    step_s: float
+    batch: Bytes
+    batch_bytes: Bytes
+    step_s: KernelTime
     load_s: float = 0.0
-    workers: int = 0
+    workers: Annotated[int, Limits(most=MOST_WORKERS)] = 0
     issue_s: float = 0.0
     is_pinned: bool = False
     non_blocking: bool = False
@@ -75,15 +67,6 @@ class Loop(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     issue: Literal["in turn", "copy first", "step first"] = "in turn"
     comes_pinned: bool = False
     has_own_pace: bool = False
-
-    def __post_init__(self) -> None:
-        check_whole("batch", self.batch, 1, LARGEST_BYTES)
-        check_whole("batch_bytes", self.batch_bytes, 1, LARGEST_BYTES)
-        check_number("step_s", self.step_s, 1e-9, LONGEST_S)
-        check_number("load_s", self.load_s, 0.0, LONGEST_S)
-        check_whole("workers", self.workers, 0, MOST_WORKERS)
-        check_number("issue_s", self.issue_s, 0.0, LONGEST_S)
-        check_choice("issue", self.issue, ("in turn", "copy first", "step first"))
 
     @property
     def pins(self) -> bool:
@@ -126,11 +109,11 @@ class Loop(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         yield from self._load(i, staging_s)
         stream = COPIES if self.slots == SLOTS else STEPS
         if stream == COPIES and i >= SLOTS:
-            yield WaitEvent(_ran(i - SLOTS), stream)
+            yield WaitEvent(2 * (i - SLOTS) + RAN, stream)
         host = Region("batches", i * self.batch_bytes, self.batch_bytes)
         yield Copy("h2d", self.batch_bytes, stream, host, self._on_card(i), blocking=not self.non_blocking)
         if stream == COPIES:
-            yield RecordEvent(_loaded(i), stream)
+            yield RecordEvent(2 * i, stream)
 
     def _load(self, i: int, staging_s: float) -> Iterator[Op]:
         ready = MAIN
@@ -149,7 +132,7 @@ class Loop(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     def _step(self, i: int) -> Iterator[Op]:
         has_events = self.slots == SLOTS
         if has_events:
-            yield WaitEvent(_loaded(i), STEPS)
+            yield WaitEvent(2 * i, STEPS)
         beside_s = min(self.step_s, self.issue_s)  # the step ends no earlier than its last call
         if self.issue_s > beside_s:
             yield HostWork(self.issue_s - beside_s, "issue the step")
@@ -157,22 +140,12 @@ class Loop(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         if beside_s:
             yield HostWork(beside_s, "issue the step")
         if has_events:
-            yield RecordEvent(_ran(i), STEPS)
+            yield RecordEvent(2 * i + RAN, STEPS)
         if self.reads_loss:
             yield Synchronize(stream=STEPS, name="loss.item()")
 
     def _on_card(self, i: int) -> Region:
         return Region(f"batch{i % SLOTS}", 0, self.batch_bytes)
-
-
-def _loaded(i: int) -> int:
-    """The event behind the copy of batch ``i``."""
-    return 2 * i
-
-
-def _ran(i: int) -> int:
-    """The event behind step ``i``."""
-    return 2 * i + 1
 
 
 # Files of loops: TOML with the names of the options of ``streamsim loop``. Sizes and times may be text with a unit.
@@ -248,13 +221,4 @@ def read_loop_file(path: str | os.PathLike[str]) -> LoopFile:
         sample = table.get("sample")
         return {**table, "sample": [sample]} if isinstance(sample, str) else table
 
-    return parse_toml(read_bytes(path, LARGEST_TOML_BYTES), LoopFile, "loop", one_line(str(path)), _PARSERS, listed)
-
-
-def read_loop(path: str | os.PathLike[str]) -> Loop:
-    """Return the training loop in a TOML file. Raises InputError naming the file, the field and the value."""
-    file = read_loop_file(path)
-    try:
-        return file.loop()
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from None
+    return read_toml(path, LoopFile, "loop", _PARSERS, listed)

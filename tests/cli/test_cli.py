@@ -16,6 +16,7 @@ import streamsim
 from streamsim.analysis import predict, work_bound
 from streamsim.cli import app
 from streamsim.device import KINDS, device_names, dump_device, load_device, write_device
+from streamsim.files import write_toml
 from streamsim.model import simulate
 from streamsim.program import (
     Layer,
@@ -27,9 +28,7 @@ from streamsim.program import (
     parse_schedule,
     read_schedule,
     serial,
-    write_layers,
     write_schedule,
-    write_workload,
 )
 from streamsim.search import Grid
 from streamsim_validate.cli import main as validate
@@ -187,10 +186,10 @@ def test_every_example_in_the_help_runs(
     assert examples or words[:1] in (("devices",),)
     monkeypatch.chdir(tmp_path)
     if words != ("init",):
-        write_workload(WORKLOAD, tmp_path / "workload.toml")
+        write_toml(WORKLOAD, tmp_path / "workload.toml")
     for name in ("schedule.json", "program.json", "before.json", "after.json"):
         write_schedule(depth_first(WORKLOAD, 4, 2), tmp_path / name)
-    write_layers(LAYERS, tmp_path / "layers.toml")
+    write_toml(LAYERS, tmp_path / "layers.toml")
     (tmp_path / "loop.toml").write_text('batch = 8\nbatch_bytes = "1MiB"\nstep = "1ms"\n')
     write_device(load_device("ideal"), tmp_path / "my-card.toml")
     (tmp_path / "loop.toml").write_text('batch = 256\nbatch_bytes = "150MB"\nstep = "45ms"\n')

@@ -19,6 +19,7 @@ from made_recordings import call, copy, kernel, kineto, pipeline, span
 from streamsim.cli import main
 from streamsim.device import load_device, parse_device, write_device
 from streamsim.errors import FORMULA, from_cell, printable, to_cell
+from streamsim.files import write_toml
 from streamsim.program import (
     Buffer,
     Copy,
@@ -32,9 +33,7 @@ from streamsim.program import (
     Workload,
     WorkloadKernel,
     parse_schedule,
-    write_layers,
     write_schedule,
-    write_workload,
 )
 
 CLIPBOARD = "\x1b]52;c;aGk=\x07"  # an OSC 52 sequence
@@ -68,9 +67,9 @@ def files(name: str) -> None:
     known = dict.fromkeys(card.sources, f"assumed: {name}")
     write_device(msgspec.structs.replace(card, name=name, description=name, link=name, sources=known), "card.toml")
     kernels = (WorkloadKernel(name, duration_s=20e-6),)
-    write_workload(Workload(1 << 16, (4,), (4,), kernels), "workload.toml")
+    write_toml(Workload(1 << 16, (4,), (4,), kernels), "workload.toml")
     layer = "".join(name.split(",")).strip() or "layer"
-    write_layers(Layers(tuple(Layer(1 << 20, kernels, f"{layer}{n}") for n in range(3))), "layers.toml")
+    write_toml(Layers(tuple(Layer(1 << 20, kernels, f"{layer}{n}") for n in range(3))), "layers.toml")
     buffers = Buffer(name, 1 << 20, "device"), Buffer(f"{name}h", 1 << 20, "pageable")
     there, here = Region(name, 0, 1 << 20), Region(f"{name}h", 0, 1 << 20)
     ops: list[Op] = [

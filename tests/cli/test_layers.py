@@ -10,7 +10,8 @@ from stamped import figures, printed, unstamped
 from streamsim.advice import explain
 from streamsim.analysis import predict
 from streamsim.code import code_of_layers
-from streamsim.program import Layer, Layers, Offload, WorkloadKernel, parse_schedule, write_layers
+from streamsim.files import write_toml
+from streamsim.program import Layer, Layers, Offload, WorkloadKernel, parse_schedule
 from streamsim.search import best_offload
 
 TIMES = ((40_000_000, 900e-6), (90_000_000, 500e-6), (10_000_000, 3e-3))
@@ -20,7 +21,7 @@ MODEL = Layers(tuple(Layer(n_bytes, (WorkloadKernel(duration_s=seconds),)) for n
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    write_layers(MODEL, tmp_path / "model.toml")
+    write_toml(MODEL, tmp_path / "model.toml")
     return tmp_path
 
 

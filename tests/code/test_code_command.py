@@ -7,7 +7,8 @@ from msgspec.structs import replace
 
 from streamsim.cli import main
 from streamsim.code import FRONT_END_OF, Language, code_of
-from streamsim.program import Config, workload_of_sizes, write_workload
+from streamsim.files import write_toml
+from streamsim.program import Config, workload_of_sizes
 
 FEW = ("--max-chunks", "2", "--max-streams", "2", "--order", "depth-first", "--device", "ideal")
 SIZES = ("--h2d", "64KiB", "--kernel", "20us", "--d2h", "64KiB")
@@ -33,7 +34,7 @@ def test_the_language_is_that_of_the_workloads_front_end(
     front_end: str, language: Language, capsys: pytest.CaptureFixture[str]
 ) -> None:
     workload = replace(WORKLOAD, front_end=front_end)
-    write_workload(workload, "loop.toml")
+    write_toml(workload, "loop.toml")
     assert main(["code", "loop.toml", "--chunks", "4", "--host-work", "3ms"]) == 0
     assert capsys.readouterr().out == code_of(replace(workload, host_work_s=3e-3), Config(chunks=4), language)
     assert main(["code", "loop.toml", "--chunks", "4", "--as", "cupy"]) == 0

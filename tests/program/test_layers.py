@@ -6,7 +6,7 @@ from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamsim.files import dump_toml
+from streamsim.files import dump_toml, write_toml
 from streamsim.program import (
     Layer,
     Layers,
@@ -15,7 +15,6 @@ from streamsim.program import (
     parse_layers,
     parse_workload,
     read_layers,
-    write_layers,
 )
 
 ATTENTION, MLP = WorkloadKernel(duration_s=1e-3), WorkloadKernel(duration_s=2e-3, launches=3)
@@ -36,7 +35,7 @@ kernels = [{ duration_s = "1ms" }]
 
 def test_a_file_says_what_the_value_says(tmp_path: Path) -> None:
     (tmp_path / "model.toml").write_text(TOML)
-    write_layers(MODEL, tmp_path / "written.toml")
+    write_toml(MODEL, tmp_path / "written.toml")
     assert all(read_layers(tmp_path / name) == MODEL for name in ("model.toml", "written.toml"))
 
 

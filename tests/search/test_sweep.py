@@ -15,6 +15,7 @@ from sweeps import rows_of, small
 
 from streamsim.device import known_within, load_device
 from streamsim.errors import InputError
+from streamsim.files import write_toml
 from streamsim.model import simulate
 from streamsim.program import (
     Order,
@@ -25,7 +26,6 @@ from streamsim.program import (
     depth_first,
     serial,
     workload_of_sizes,
-    write_workload,
 )
 from streamsim.search import Axis, Combination, Sweep, combinations, read_asked, sweep, sweep_blocks, sweep_of
 
@@ -101,7 +101,7 @@ def test_rows_depend_neither_on_the_blocks_nor_on_where_it_starts(block: int, st
 def test_a_workloads_file_with_other_sizes_and_times(tmp_path: Path) -> None:
     """One for each array and kernel that it has, in bytes, which are scaled with all else."""
     kernels = (WorkloadKernel(duration_s=1e-3), WorkloadKernel("sincos", parameter=10))
-    write_workload(Workload(1 << 16, (4, 8), (2,), kernels), tmp_path / "w.toml")
+    write_toml(Workload(1 << 16, (4, 8), (2,), kernels), tmp_path / "w.toml")
     asked = {"workload": [str(tmp_path / "w.toml")], "scale": ["1,2"]}
     rows = rows_of(sweep_of({**asked, "h2d": ["64KiB,128KiB", "64KiB"]}))
     assert [(row["elements"] >> 16, row["h2d_bytes_1"] >> 16, row["d2h_bytes"] >> 16) for row in rows] == [
@@ -140,7 +140,7 @@ def test_a_scaled_workload_is_the_one_written_out(kernel: str, twice: str, half:
 def test_a_bare_time_beside_a_file_keeps_the_kernel_and_more_replaces_it(tmp_path: Path) -> None:
     """But for other times of the file's, which were of another kernel, and its name."""
     kernel = WorkloadKernel("f", 4e-3, 0, 0.5, (Point(0.25, 2e-3),), 1 << 20, 3e-6, 4)
-    write_workload(Workload(None, (1 << 20,), (), (kernel,)), tmp_path / "w.toml")
+    write_toml(Workload(None, (1 << 20,), (), (kernel,)), tmp_path / "w.toml")
     for text, expected in (
         ("1ms", msgspec.structs.replace(kernel, duration_s=1e-3, points=())),
         ("1ms,launches=1", WorkloadKernel("f", 1e-3)),
@@ -161,7 +161,7 @@ def test_a_sweep_file_says_what_the_options_say(tmp_path: Path) -> None:
         'set."h2d.latency_s" = ["1us", "20us"]\n'
     )
     assert sweep_of(read_asked(path)) == sweep_of(ASKED)
-    write_workload(pipeline_of(64), tmp_path / "w.toml")
+    write_toml(pipeline_of(64), tmp_path / "w.toml")
     path.write_text('workload = "w.toml"\nchunks = "1..3"\n')  # which lies beside it
     assert sweep_of(read_asked(path)) == sweep(pipeline_of(64), chunks=[1, 2, 3])
 
