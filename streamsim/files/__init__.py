@@ -225,6 +225,7 @@ def write_toml(value: msgspec.Struct, path: str | os.PathLike[str]) -> None:
 
 def _numbers(value: Any, kind: Any, path: str, parsers: Parsers) -> Any:
     """Return ``value``, which will become a ``kind``, with numbers in place of quantities such as "2.7us"."""
+    kind = _bare(kind)
     if isinstance(value, list) and get_origin(kind) is tuple:
         return [_numbers(item, get_args(kind)[0], f"{path}[{i}]", parsers) for i, item in enumerate(value)]
     if get_origin(kind) is tuple:
@@ -232,10 +233,10 @@ def _numbers(value: Any, kind: Any, path: str, parsers: Parsers) -> Any:
     if kind in parsers and type(value) in (str, int, float):
         return msgspec.to_builtins(parsers[kind](value, path))
     if isinstance(value, dict) and kind is not None:  # unknown tables may be nested as deeply as Python recurses
-        kinds = {field.encode_name: _bare(field.type) for field in _fields_of(kind)}
+        kinds = {field.encode_name: field.type for field in _fields_of(kind)}
         others = get_args(kind)[1] if get_origin(kind) is dict and get_args(kind)[1] is not float else None
         return {k: _numbers(v, kinds.get(k, others), f"{path}.{k}".lstrip("."), parsers) for k, v in value.items()}
-    if isinstance(value, str) and {kind, *get_args(kind)} & {int, float}:
+    if isinstance(value, str) and {*map(_bare, (kind, *get_args(kind)))} & {int, float}:
         name = re.sub(r"\[\d+\]$", "", path).rpartition(".")[2]
         return parsers.get(name, parser_for(name))(value, path)
     return value

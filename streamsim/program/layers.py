@@ -129,9 +129,7 @@ class Layers(Checked, frozen=True, omit_defaults=True):
         seen = set[str]()
         for step in self.steps:
             if step.name in seen:
-                i, name = self.layers.index(step.layer), shown(step.layer.name)
-                same = f"another layer is called {shown(step.name)}; rename one, or say repeats"
-                raise InputError(f"layers[{i}].name = {name}: {same}")
+                raise InputError(f"layers: two are called {shown(step.name)}; rename one, or say repeats")
             seen.add(step.name)
         check_whole("weight_bytes in all", self.weight_bytes, 1, LARGEST_BYTES)
 
