@@ -22,7 +22,7 @@ from strategies import make_device, pipeline_of
 
 from streamsim.device import dump_device, load_device, parse_device, read_device, write_device
 from streamsim.errors import InputError
-from streamsim.files import check_writable, dump_toml, write_text
+from streamsim.files import check_writable, dump_toml, write_text, write_toml
 from streamsim.model import simulate
 from streamsim.program import (
     LARGEST_JSON_BYTES,
@@ -36,9 +36,7 @@ from streamsim.program import (
     read_schedule,
     read_workload,
     ring,
-    write_layers,
     write_schedule,
-    write_workload,
 )
 from streamsim.report import write_trace
 from streamsim.search import read_asked, sweep_of
@@ -81,7 +79,7 @@ LAYERS: list[tuple[bytes | str, str]] = [
     ("[[layers]]\nweight_bytes = 4", "layers[0].kernels: is missing"),
     (LAYER.format(4, "['1ms', {name = 'x'}]"), "layers[0].kernels[1].duration_s: is missing"),
     (LAYER.format(4, "['1ms']") + "name = 'a,b'", "layers[0].name = 'a,b': expected no comma"),
-    ((LAYER.format(4, "['1ms']") + "name = 'a'\n") * 2, "layers[1].name = 'a': another layer is called 'a'"),
+    ((LAYER.format(4, "['1ms']") + "name = 'a'\n") * 2, "layers: two are called 'a'"),
 ]
 DEVICES: list[tuple[bytes | str, str]] = [
     (edited(make_device(), "latency_s", '"2.7GB/s"'), "h2d.latency_s = '2.7GB/s': expected a time"),
@@ -123,8 +121,8 @@ def one_of_each(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     found = {kind: folder / kind for kind in WORDS}
     found |= {"record": records / "races-h200.json.gz", "samples": records / "calibration-h200.samples.gz"}
     write_schedule(SCHEDULE, found["schedule"])
-    write_workload(pipeline_of(64), found["workload"])
-    write_layers(layers_of((4, 5), (6, 3)), found["layers"])
+    write_toml(pipeline_of(64), found["workload"])
+    write_toml(layers_of((4, 5), (6, 3)), found["layers"])
     write_device(load_device("ideal"), found["device"])
     write_trace(simulate(SCHEDULE, load_device("ideal")), found["trace"])
     found["loop"].write_text('batch = 2\nbatch_bytes = "1MiB"\nstep = "1ms"\n')

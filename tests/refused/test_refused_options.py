@@ -10,7 +10,8 @@ from made_recordings import kineto, pipeline
 from refusals import refused
 from strategies import d2h, h2d, kernel, program
 
-from streamsim.program import HostWork, Synchronize, write_layers, write_schedule
+from streamsim.files import write_toml
+from streamsim.program import HostWork, Synchronize, write_schedule
 
 WORK = "--h2d 64KiB --kernel 20us --d2h 64KiB"
 COPY = '{"op":"copy","direction":"h2d","bytes":%d,"stream":1}'
@@ -99,7 +100,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     write_schedule(program(*step * 8, Synchronize(), streams=1), "p.json")
     write_schedule(program(*step * 8, kernel(1, 5), Synchronize(), streams=1), "odd.json")
     write_schedule(program(HostWork(1.0)), "none.json")
-    write_layers(layers_of((40_000_000, 900_000), (90_000_000, 500_000), (10_000_000, 3_000_000)), "model.toml")
+    write_toml(layers_of((40_000_000, 900_000), (90_000_000, 500_000), (10_000_000, 3_000_000)), "model.toml")
     texts = {
         "odd.toml": "[[layers]]\nweight_bytes = 6\nkernels = ['1ms']\n",
         "loop.toml": 'batch = 8\nbatch_bytes = "1MiB"\nstep = "1ms"\n',
