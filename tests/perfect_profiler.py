@@ -73,7 +73,6 @@ def recorded(timeline: Timeline) -> Recording:
         "Kineto",
         "a profiler that costs nothing",
         names,
-        ((1, "program"),),
         tuple(RecordedThread(1, number) for number in range(1 + max(op.thread for op in ops))),
         tuple(RecordedStream(1, 0, 1, number, kind) for number, kind in enumerate(kinds)),
         (RecordedCard(0),),

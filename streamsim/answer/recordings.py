@@ -68,16 +68,15 @@ def replay_answer(found: Replay) -> Answer:
 
 def choices_answer(recording: Recording, spans: list[NamedSpan], title: str, inputs: dict[str, Any]) -> Answer:
     """Return what --gpu, --process and --window may name. ``inputs``: what was asked, for JSON."""
-    names = dict(recording.processes)
     used = sorted({recording.threads[thread].process for thread in set(recording.calls.thread.tolist())})
     held = {card.id: format_bytes(card.memory_bytes) if card.memory_bytes else "" for card in recording.cards}
     cards = [(f"--gpu {card.id}", card.name, held[card.id]) for card in recording.cards]
-    processes = [(f"--process {process}", names.get(process, ""), "") for process in used]
+    processes = [(f"--process {process}", "", "") for process in used]
     windows = list(map(_window, spans))
     left = len(spans) - MOST_SPANS
     data = {
         "devices": to_builtins(recording.cards),
-        "processes": [{"id": number, "name": name} for number, name in recording.processes],
+        "processes": used,
         "windows": to_builtins(spans),
     }
     return Answer(

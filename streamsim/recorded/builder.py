@@ -73,7 +73,6 @@ ASTRAY = (
     "one that no longer records calls gives it the last one's id; its call is taken not to be there",
 )
 REPEATED = ("calls whose correlation id is taken", "the id repeats; work goes with the first of them")
-BEFORE_CALL = ("work that starts before its call", "the card's and the host's clocks differ")
 LOST_RECORD = ("waits whose event's record is not known", "whom they wait for is not known")
 AMBIGUOUS = ("work that may be of several processes", "their ids are the same; it has no call")
 DANGLING = ("stream and event records without a call", "their call was not recorded")
@@ -115,14 +114,13 @@ def mapped(ids: NDArray[Any], to: Callable[[int], int]) -> NDArray[np.int64]:
 class RecordingBuilder:
     """A builder of a recording from the rows of a reader.
 
-    - ``tool``: the profiler; ``processes``: names by number.
+    - ``tool``: the profiler.
     - ``cards``: facts by the profiler's number; ``stream_kinds``: kinds by process, context and number.
     - ``size``: the number of rows so far in each table.
     """
 
     def __init__(self, format: Format, where: str) -> None:
         self.format, self.where, self.tool = format, where, ""
-        self.processes: dict[int, str] = {}
         self.cards: dict[int, RecordedCard] = {}
         self.stream_kinds: dict[tuple[int, ...], RecordedStreamKind] = {}
         self.size: Counter[str] = Counter()
@@ -194,7 +192,6 @@ class RecordingBuilder:
             self.format,
             self.tool,
             tuple(self._names),
-            tuple(sorted(self.processes.items())),
             tuple(RecordedThread(*thread) for thread in keys[first].tolist()),
             streams,
             cards,
@@ -324,11 +321,10 @@ class RecordingBuilder:
         self.count(ASTRAY, int(astray.sum()))
 
     def _set_streams(self, calls: Columns, work: Columns) -> None:
-        """Set the stream of each call that names none to that of its first work. Count calls and work that disagree."""
+        """Set the stream of each call that names none to that of its first work. Count calls without work."""
         has = work["call"] >= 0
         rows, streams = work["call"][has][::-1], work["stream"][has][::-1]  # the first work of a call is set last
         self.count(WITHOUT_WORK, len(np.setdiff1d(np.flatnonzero(np.isin(calls["kind"], ISSUES)), rows)))
-        self.count(BEFORE_CALL, int((work["start_ns"][has] < calls["start_ns"][work["call"][has]]).sum()))
         without = calls["stream"][rows] < 0
         calls["stream"][rows[without]] = streams[without]
 

@@ -58,7 +58,6 @@ _WHOLE = Annotated[int, msgspec.Meta(ge=-FAR, le=FAR)]
 class _CaptureHead(msgspec.Struct):
     version: int = msgspec.field(name=FORMAT)
     tool: str = ""
-    program: str = ""
     process: _WHOLE = 0
 
 
@@ -123,8 +122,6 @@ class _CaptureReader:
             raise self._error(f"is of version {head.version}, and {VERSION} is read")
         self._builder.tool = head.tool[:100] or "CUPTI"
         self._process = head.process
-        if head.program:
-            self._builder.processes[head.process] = head.program[:100]
 
     def _check_columns(self, number: int, line: _CaptureLine) -> None:
         missing = [name for name in TABLES[line.table][0].split() if name not in line.columns]

@@ -91,7 +91,6 @@ class _Args(msgspec.Struct, gc=False):
     wait_on_stream: Whole = NONE
     wait_on_cuda_event_record_corr_id: Whole = NONE
     wait_on_cuda_event_id: Whole = NONE
-    name: str | None = None  # of a process
 
 
 class _TraceEvent(msgspec.Struct, gc=False):
@@ -246,10 +245,7 @@ class _EventReader:
         self._rows["records"].append((*self._placed(event, args.wait_on_stream), recorded, of_event))
 
     def _other(self, event: _TraceEvent) -> None:
-        args = event.args or NO_ARGS
-        if event.ph == "M" and event.name == "process_name" and isinstance(event.pid, int) and args.name:
-            self._builder.processes[event.pid] = args.name[:100]
-        elif event.ph in ("X", "B", "E") and event.cat not in SAYS_NOTHING_MORE:
+        if event.ph in ("X", "B", "E") and event.cat not in SAYS_NOTHING_MORE:
             category = shown(event.cat) if event.ph == "X" else f"begun and ended apart ({event.ph})"
             self._builder.count((f"events of category {category}", "not read"))
 

@@ -47,7 +47,6 @@ NVTX_RANGES = (59, 60, 70, 71)  # pushed and popped, started and ended; their va
 TEXT, NAMELESS = "text", "a range without a name"
 MOST_FACTS = 100_000  # rows that are read of a small table
 _COUNTS = ("totalMemory", "smCount", "asyncEngines")  # facts of a card
-OPEN_ENDED = ("NVTX marks, and ranges without an end", "no span of time")
 
 # By activity: the table of the export, its needed columns, and others.
 _PLACED = "start end deviceId streamId correlationId globalPid"
@@ -117,14 +116,13 @@ class _Export:
         return self._text(number) or f"name {number}"
 
     def _read_facts(self) -> None:
-        """Read the version, and the names of cards and processes."""
+        """Read the version, and the facts of cards."""
         builder, tables = self._builder, self._tables
         said = dict(row for table in META for row in tables.typed(table, name=str, value=str))
         builder.tool = f"Nsight Systems {said.get('EXPORT_PRODUCT_VERSION', '')[:40]}".rstrip()
         for number in ("id", "deviceId"):  # exports of 2020 have the latter
             facts = {number: int, "name": str} | dict.fromkeys(_COUNTS, object)
             builder.cards |= {row[0]: card_of(*row) for row in tables.typed("TARGET_INFO_GPU", **facts)}
-        builder.processes |= {number: name[:100] for number, name in tables.typed("PROCESSES", pid=int, name=str)}
 
     def _read_stream_kinds(self) -> None:
         context, kinds = {"processId": int, "contextId": int}, self._builder.stream_kinds
@@ -161,7 +159,6 @@ class _Export:
             names = [text if isinstance(text, str) else self._text(number) or NAMELESS for text, number in texts]
             block["name"] = np.array([self._builder.name(name) for name in names], np.int64)
             ranges = (block["end_ns"] >= 0) & np.isin(block["eventType"], NVTX_RANGES)
-            self._builder.count(OPEN_ENDED, int((~ranges).sum()))
             self._builder.add("annotations", chosen(block, ranges) | {"kind": AnnotationKind.RANGE})
 
 

@@ -251,7 +251,6 @@ class Recording(Displayed, msgspec.Struct, frozen=True):
 
     - ``format``: the kind of recording; ``tool``: the profiler's name and version.
     - ``names``: the texts that rows refer to by index. Names of calls have no version (``_v3020``).
-    - ``processes``: pairs of a process's number and name.
     - ``threads``, ``streams``, ``cards``: those that rows refer to by index.
     - ``calls``: the host's calls; ``work``: the copies, kernels and memsets of the cards; ``annotations``: named spans.
     - ``unread``: parts of the recording that are left out or not understood.
@@ -267,7 +266,6 @@ class Recording(Displayed, msgspec.Struct, frozen=True):
     format: Format
     tool: str
     names: tuple[str, ...]
-    processes: tuple[tuple[int, str], ...]
     threads: tuple[RecordedThread, ...]
     streams: tuple[RecordedStream, ...]
     cards: tuple[RecordedCard, ...]

@@ -17,12 +17,11 @@ _NUMBERED = re.compile(r"(.+)\[([1-9][0-9]{0,8})\]", re.DOTALL)
 
 
 class NamedSpan(msgspec.Struct, frozen=True):
-    """The spans of one name in a recording: their count, first start, total and longest length, in seconds."""
+    """The spans of one name in a recording: their count, first start and longest length, in seconds."""
 
     name: str
     count: int
     first_s: float
-    total_s: float
     longest_s: float
 
 
@@ -85,8 +84,7 @@ def named_spans(recording: Recording) -> list[NamedSpan]:
     lengths = (notes.end_ns - notes.start_ns) / 1e9
     longest = np.zeros(len(names))
     np.maximum.at(longest, inverse, lengths)
-    times = (notes.start_ns[first] / 1e9, np.bincount(inverse, lengths, len(names)), longest)
-    columns = zip(names.tolist(), counts.tolist(), *(column.tolist() for column in times), strict=True)
+    columns = zip(*(column.tolist() for column in (names, counts, notes.start_ns[first] / 1e9, longest)), strict=True)
     found = [NamedSpan(recording.names[name], *row) for name, *row in columns]
     return sorted(found, key=lambda span: (-span.longest_s, span.first_s))
 
