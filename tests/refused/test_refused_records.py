@@ -26,7 +26,7 @@ from streamsim_validate.gpu import Gpu, KernelSpec, Key, check_fits, find_kernel
 from streamsim_validate.gpu.kernels import widths_of
 from streamsim_validate.records import PROGRAMS, Group, Recipe, Spans, read_record, write_record
 from streamsim_validate.run import Plan, Planned, campaign, check_language, run
-from streamsim_validate.run.programs import PythonRunner, function_of
+from streamsim_validate.run.programs import function_of
 from streamsim_validate.suites import sincos, suite
 
 RECORDED = Path(__file__).parents[2] / "validate" / "campaigns" / "records" / "calibration-h200.samples.gz"
@@ -179,7 +179,6 @@ CALLS: list[tuple[Callable[..., object], tuple[Any, ...], str]] = [
     (function_of, ("number.py",), "number.py: has no function kernels"),
     (function_of, ("exits.py",), "exits.py: cannot be run: SystemExit"),
     (check_language, ("cupy", ("one.py", "other.py")), "...2 files; give the one"),
-    (PythonRunner, ("pytorch",), "pytorch: ...torch...; pip install torch"),
     (KernelSpec, ("", ""), "name = '': a kernel needs a name"),
     (widths, (8, Region("a", 0, 20)), "...reads 20 bytes at 0 of 'a', expected a multiple of 1"),
     (widths, (1, *[Region("a", 0, 1)] * 5), "...reads has 5 regions, more than 4"),

@@ -33,7 +33,7 @@ from streamsim_validate.compare import compare
 from streamsim_validate.gpu import Gpu, compiled_rounds, probes
 from streamsim_validate.records import journal_path, read_record, recipe_of
 from streamsim_validate.run import Planned, Task, Tuned, measure, tune
-from streamsim_validate.run.programs import CudaRunner, Programs, PythonRunner
+from streamsim_validate.run.programs import ProgramJob, Programs, PythonJob
 from streamsim_validate.run.tuning import MORE, said_s
 from streamsim_validate.suites import stand_ins
 
@@ -66,8 +66,9 @@ CONFIGS = {
 @pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
 def test_a_program_of_every_pattern_is_run_and_verified(language: Language, config: Config) -> None:
     """So many times; with three times the launches, its kernels take three times as long."""
-    runner = PythonRunner(language)
-    once, thrice = (runner.run(planned(config, work=40, times=times), 5) for times in (1, 3))
+    items = [planned(config, language=language, work=40, times=times) for times in (1, 3)]
+    with closing(Programs(fake_gpu()[0])) as programs:
+        once, thrice = (programs.job(item).said(5) for item in items)
     assert once["verified"] is thrice["verified"] is True
     assert len(once["issue_s"]) == len(once["wall_s"]) == len(thrice["wall_s"]) == 5
     calls_s = 0.0 if config.launch == "graph" else 2 * config.chunks * CALL_S  # a graph is one call, whatever is in it
@@ -93,18 +94,23 @@ def test_programs_that_are_known_beforehand_are_compiled_beforehand_and_run_with
     """
     told: list[tuple[str, int, int]] = []
     configs = [Config(chunks=4, streams=2), Config(chunks=2000), Config(chunks=1), Config("prefetch", 3, 1, 2)]
-    with closing(CudaRunner()) as runner:
-        runner.prepare([planned(config, is_probed=True) for config in configs], lambda *step: told.append(step))
+    with closing(Programs(fake_gpu()[0])) as programs:
+        items = [planned(config, language="cuda-c++", is_probed=True) for config in configs]
+        programs.plan(items, lambda *step: told.append(step))
         assert len(nvcc.read_text().splitlines()) == 3
         assert told == [("compiling programs", k, 3) for k in range(3)]
+        jobs = [programs.job(item) for item in items]
         with pytest.raises(InputError, match="more chunks than elements"):
-            runner.run(planned(configs[1], is_probed=True), 2)
-        for config in (configs[0], *configs[2:]):
-            found = runner.run(planned(config, is_probed=True), 2)
+            jobs.pop(1).said(2)
+        for job in jobs:
+            found = job.said(2)
             assert found["verified"]
             assert [len(found[name]) for name in ("issue_s", "wall_s", "paces_s", "links_s")] == [2] * 4
             assert min(*found["paces_s"], *found["links_s"]) > 0
-        (few_s,), both_s = (runner.kernels_s(stand_ins(1000, n, work), 1000) for n, work in ((1, 1), (2, 400)))
+        workloads = [stand_ins(1000, n, work) for n, work in ((1, 1), (2, 400))]
+        recipes = [recipe_of(configs[0], workload, "any") for workload in workloads]
+        alone = (Planned("x", items[0].schedule, recipe, "cuda-c++", is_probed=True) for recipe in recipes)
+        (few_s,), both_s = (programs.job(item).alone_s(1000) for item in alone)
         assert 0 <= few_s < both_s[0] == both_s[1]
     assert len(nvcc.read_text().splitlines()) == 3
     (folder,) = {line.split()[-1].rpartition("/")[0] for line in nvcc.read_text().splitlines()}
@@ -126,8 +132,8 @@ def test_what_goes_wrong_in_cpp_is_one_line(
     (tmp_path / "nvcc").write_text(f"#!/bin/sh\n{script}\n")
     (tmp_path / "nvcc").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
-    with closing(CudaRunner()) as runner, pytest.raises(InputError, match=said) as caught:
-        runner.run(planned(Config()), 1)
+    with closing(Programs(fake_gpu()[0])) as programs, pytest.raises(InputError, match=said) as caught:
+        programs.job(planned(Config(), language="cuda-c++")).said(1)
     assert "\n" not in str(caught.value)
 
 
@@ -249,16 +255,16 @@ def found_in(folder: Path, stops: int | None = None) -> tuple[Tuned, int]:
     """What tuning finds, and how many programs were run; Ctrl-C in that of the number."""
     with pytest.MonkeyPatch.context() as patch:
         installed(patch)
-        run, last, runs = PythonRunner.run, 0, count()
+        run, last, runs = PythonJob.said, 0, count()
 
-        def counted(self: PythonRunner, *arguments: Any) -> dict[str, Any]:
+        def counted(self: PythonJob, *arguments: Any) -> dict[str, Any]:
             nonlocal last
             last = next(runs)
             if last == stops:
                 raise KeyboardInterrupt
             return run(self, *arguments)
 
-        patch.setattr(PythonRunner, "run", counted)
+        patch.setattr(PythonJob, "said", counted)
         return tune(a_task(folder, budget=3), fake_gpu()[0]), last + 1
 
 
@@ -282,23 +288,24 @@ def test_interrupted_a_tuning_of_programs_finds_what_it_would_have_found(
     assert len(keys) == len(set(keys))
 
 
-class Scripted:
-    """A runner of which each program takes its chunks in microseconds, or what ``fails`` raises."""
+def scripted(fails: Callable[[Config], None] = lambda _: None, verified: bool = True) -> Programs:
+    """Programs of which each takes its chunks in microseconds, or what ``fails`` raises."""
 
-    def __init__(self, fails: Callable[[Config], None] = lambda _: None, verified: bool = True) -> None:
-        self.fails, self.verified = fails, verified
+    class Scripted(ProgramJob):
+        def make_ready(self) -> None:
+            """Nothing."""
 
-    def run(self, item: Planned, repeats: int) -> dict[str, Any]:
-        self.fails(item.config)
-        wall_s = 1e-6 * item.config.chunks + 2e-5 * item.times
-        return {"verified": self.verified, "work": 5, "wall_s": (wall_s,) * repeats}
+        def said(self, repeats: int) -> dict[str, Any]:
+            fails(self.item.config)
+            wall_s = 1e-6 * self.item.config.chunks + 2e-5 * self.item.times
+            return {"verified": verified, "work": 5, "wall_s": (wall_s,) * repeats}
 
-    def close(self) -> None:
-        """Nothing."""
+        def alone_s(self, elements: int) -> tuple[float, ...]:
+            raise NotImplementedError
 
-
-def scripted(gpu: Gpu | None = None, **more: Any) -> Programs:
-    return Programs(gpu or fake_gpu()[0], made={"cupy": Scripted(**more)})  # type: ignore[dict-item]
+    found = Programs(fake_gpu()[0])
+    found.job = lambda item: Scripted(item, found)  # type: ignore[method-assign]
+    return found
 
 
 def test_a_program_that_fails_is_left_out_with_the_reason(tmp_path: Path) -> None:
@@ -324,7 +331,8 @@ def test_side_by_side_programs_run_in_turns() -> None:
     order: list[int] = []
     recipes = [recipe_of(Config(chunks=n), WORKLOAD, "any") for n in (1, 2)]
     items = [Planned(str(n), recipe.schedule(), recipe, "cupy") for n, recipe in enumerate(recipes, 1)]
-    kept = measure(items, scripted(fails=lambda config: order.append(config.chunks)), 9)
+    with closing(scripted(fails=lambda config: order.append(config.chunks))) as programs:
+        kept = measure(items, programs, 9)
     assert [sorted(order[k : k + 2]) for k in (0, 2, 4)] == [[1, 2]] * 3
     assert len(order) == 6
     assert [(entry.key, len(entry.wall_s)) for entry in kept] == [("1", 9), ("2", 9)]

@@ -48,8 +48,7 @@ from streamsim_validate.records import (
 )
 from streamsim_validate.run import Plan, Planned, campaign, measure, programs, run
 from streamsim_validate.run.campaign import measure_plan, planned_programs
-from streamsim_validate.run.measuring import Job
-from streamsim_validate.run.programs import Programs
+from streamsim_validate.run.programs import ProgramJob, Programs
 from streamsim_validate.suites import (
     CONNECTIONS,
     MOST_BYTES,
@@ -281,7 +280,7 @@ def test_each_run_of_a_program_stands_between_two_rounds_of_one_stream(
         return took_s
 
     monkeypatch.setattr(programs, "time_round", one_round)
-    monkeypatch.setattr(Programs, "_both_s", lambda _: took_s + 11)
+    monkeypatch.setattr(Programs, "both_s", lambda _: took_s + 11)
     for language in ("cupy", "pytorch"):
         (entry,) = measured(planned_programs(7, 1, (language,))).values()
         first = len(kinds) - 2 * len(entry.wall_s)
@@ -310,7 +309,7 @@ def test_an_interrupted_run_of_programs_measures_the_others_only(
     done: list[str] = []
     one = Programs.job
 
-    def stopped(self: Any, item: Any) -> Job:
+    def stopped(self: Any, item: Any) -> ProgramJob:
         done.append(item.key)
         if len(done) == 6:
             raise KeyboardInterrupt

@@ -13,7 +13,8 @@ Hosts and shared links change speed. So a probed program gets its own measuremen
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache, partial
 from importlib import import_module
@@ -99,121 +100,6 @@ def function_of(path: str) -> Callable[..., object]:
     return function
 
 
-# In a language
-
-
-class PythonRunner:
-    """A runner of programs in CuPy or PyTorch. ``function``: the user's kernels in place of the stand-in.
-
-    ``both_s``: measures a copy each way at once, for programs with probes. Raises SkippedError if the library cannot be
-    imported, or programs with probes cannot be run.
-    """
-
-    def __init__(
-        self,
-        language: Language,
-        card: int = 0,
-        function: Callable[..., object] | None = None,
-        both_s: Callable[[], float] | None = None,
-    ) -> None:
-        self._language, self._function, self._both_s = language, function, both_s
-        try:
-            module = import_module(MODULES[language])
-        except ImportError as error:
-            raise SkippedError(f"{language}: {one_line(str(error))}; {INSTALL[language]}") from None
-        if card and language == "pytorch":  # CuPy's is the one that was opened
-            module.cuda.set_device(card)
-        self._library: Library | None = None
-        if both_s:
-            self._library = next((one for one in installed_libraries(card) if one.name == language), None)
-            if self._library is None:
-                raise SkippedError(f"{language} is not installed, or sees no card; {INSTALL[language]}")
-        self._layers, self._alone_s = cache(LinearLayers), cache(self._measure_alone_s)
-
-    def _loaded(self, workload: Workload, config: Config) -> dict[str, Any]:
-        """Return the global names of the program."""
-        names: dict[str, Any] = {"__name__": "pipeline"}
-        text = code_of(workload, config, self._language)
-        exec(compile(text, f"the program in {self._language}", "exec"), names)  # what streamsim wrote itself
-        return names
-
-    def run(self, item: Planned, repeats: int) -> Said:
-        """Write and load a program, and run it ``repeats`` times. Raises InputError if it cannot be written."""
-        workload = item.workload
-        names = self._loaded(workload, item.config)
-        clock = _PacedClock(partial(self._pace, pace_of(item)))
-        if item.is_probed:
-            names["time"] = clock
-        if workload.kernels:
-            names[FUNCTION] = self._kernels(workload, names[FUNCTION], item.times)
-        given = (
-            names["DEFAULTS"] | {"repeat": repeats} | ({"work": item.work} if workload.kernels and item.work else {})
-        )
-        with collector_off():
-            said: Said = names["measure"](**given)
-        paces_s, links_s = zip(*clock.paces[-repeats:], strict=True) if item.is_probed else ((), ())
-        return said | {"paces_s": paces_s, "links_s": links_s}
-
-    def _pace(self, kind: str) -> Pace:
-        assert self._library is not None
-        assert self._both_s is not None
-        link_s = self._both_s()
-        return time_round(self._library, kind, time.perf_counter, in_one_stream=True), link_s
-
-    def _kernels(self, workload: Workload, stand_in: Callable[..., object], times: int) -> Callable[..., None]:
-        """Return the function that the program calls on a chunk's part of each array, and the rounds."""
-        own = self._layers(*_shape(workload)) if _is_linear(workload) else self._function
-
-        def kernels(*arrays_and_work: object) -> None:
-            for _ in range(times):
-                if own is None:
-                    stand_in(*arrays_and_work)
-                else:
-                    own(*arrays_and_work[:-1])
-
-        return kernels
-
-    def kernels_s(self, workload: Workload, elements: int) -> tuple[float, ...]:
-        """Return the seconds of each kernel over ``elements`` elements, alone on the card."""
-        return self._alone_s(replace(workload, elements=1), elements * workload.inputs[0] // FLOAT_BYTES)
-
-    def _measure_alone_s(self, workload: Workload, floats: int) -> tuple[float, ...]:
-        count = len(workload.kernels)
-        if _is_linear(workload):
-            layers = self._layers(*_shape(workload))
-            return (*(self._each_s(layers.layer, floats),) * (count - 1), self._each_s(layers.last, floats))
-        kernels, work = self._loaded(workload, Config())[FUNCTION], workload.kernels[0].parameter
-        return (self._each_s(lambda x, y: kernels(x, y, work), floats) / count,) * count
-
-    def _each_s(self, launch: Callable[[Any, Any], object], floats: int) -> float:
-        """Return the seconds that one more ``launch`` adds to a warm chain of launches."""
-        assert self._library is not None
-        chain_s = self._library.chain_s
-        with collector_off():
-            chain_s(launch, floats, 1)
-            short, long = (median(chain_s(launch, floats, n) for _ in range(PROBE_RUNS)) for n in (1, 1 + CHAIN_LENGTH))
-        return max(0.0, (long - short) / CHAIN_LENGTH)
-
-    def close(self) -> None:
-        """Do nothing: the memory is the library's."""
-
-
-def _is_linear(workload: Workload) -> bool:
-    return bool(workload.kernels) and workload.kernels[0].name == LINEAR
-
-
-def _shape(workload: Workload) -> tuple[int, int]:
-    """Return the features and the number of linear layers."""
-    return workload.kernels[0].parameter, len(workload.kernels) - 1
-
-
-def pace_of(item: Planned) -> str:
-    """Return the kind of the rounds of calls beside a program: in Python they enter a stream as the loop does."""
-    if item.language == CUDA:
-        return PACE_ROUND
-    return LINEAR_ROUND if _is_linear(item.workload) else CHUNK_ROUND
-
-
 class _PacedClock:
     """A stand-in for a program's module ``time``, which it asks thrice a run: at its begin, when issued, when done.
 
@@ -236,91 +122,196 @@ class _PacedClock:
         return now_s
 
 
-class CudaRunner:
-    """A runner of programs in C++, like :class:`PythonRunner`: compiled with nvcc in a folder of its own."""
+def _is_linear(workload: Workload) -> bool:
+    return bool(workload.kernels) and workload.kernels[0].name == LINEAR
 
-    def __init__(self, card: int = 0) -> None:
-        self._compiled = Compiled(card)
-        self._each_s = cache(self._measure_each_s)
 
-    def prepare(self, items: Iterable[Planned], on_step: OnStep) -> None:
-        """Compile what these programs with probes run."""
-        texts = [probes()]
-        for item in items:
-            with suppress(InputError):  # the error is raised again when the program is to run
-                texts.append(self._text(item))
-        self._compiled.prepare(texts, on_step)
+class ProgramJob(Job):
+    """A program. ``pace``: the kind of the rounds of calls beside it."""
 
-    def run(self, item: Planned, repeats: int) -> Said:
-        """Compile and run one program, as :meth:`PythonRunner.run` does. Its arguments give the numbers."""
-        config = item.config
+    pace = PACE_ROUND
+
+    def __init__(self, item: Planned, programs: "Programs") -> None:
+        super().__init__(item)
+        assert item.language is not None
+        self._language, self._programs = item.language, programs
+
+    @abstractmethod
+    def said(self, repeats: int) -> Said:
+        """Run the program, and return what it says of itself. Raises InputError if it cannot be written."""
+
+    @abstractmethod
+    def alone_s(self, elements: int) -> tuple[float, ...]:
+        """Return the seconds of each kernel over ``elements`` elements, alone on the card."""
+
+    def _kernels_s(self, elements: int) -> tuple[float, ...]:
+        known, key = self._programs.known_s, (self._language, replace(self.item.workload, elements=1), elements)
+        if key not in known:
+            with collector_off():
+                known[key] = self.alone_s(elements)
+        return known[key]
+
+    def make_ready(self) -> None:
+        """Measure the kernels of a program with probes."""
+        if reason := why_not(self._language):
+            raise SkippedError(reason)
+        if self.program:
+            elements = self.item.workload.elements or 1
+            with one_line_errors(
+                self._programs.gpu, self.item.key, Exception
+            ):  # the library's own, the user's kernels'
+                whole, part = map(self._kernels_s, (elements, -(-elements // self.item.config.chunks)))
+            self.program = ProgramTimes(self._language, to_times(whole), to_times(part), self.pace)
+
+    def run(self, repeats: int) -> None:
+        """Run the program."""
+        with one_line_errors(self._programs.gpu, self.item.key, Exception):
+            said = self.said(repeats)
+        if not said["verified"]:
+            raise InputError("its output is not that of the serial program; its time does not count")
+        self.seconds["wall_s"] += said["wall_s"]
+        if self.program:
+            self.seconds["issue_s"] += said["issue_s"]
+            self.seconds["paces_s"] += said["paces_s"]
+            self.program = replace(self.program, run_links_s=to_times(said["links_s"]))
+
+
+class PythonJob(ProgramJob):
+    """A program in CuPy or PyTorch, run in this process."""
+
+    def __init__(self, item: Planned, programs: "Programs") -> None:
+        super().__init__(item, programs)
+        self.pace = LINEAR_ROUND if _is_linear(item.workload) else CHUNK_ROUND  # they enter a stream as the loop does
+
+    def make_ready(self) -> None:
+        """Import the library, too. Raises SkippedError if that fails."""
+        try:
+            module = import_module(MODULES[self._language])
+        except ImportError as error:
+            raise SkippedError(f"{one_line(str(error))}; {INSTALL[self._language]}") from None
+        if self._programs.gpu.number and self._language == "pytorch":  # CuPy's card is the one that was opened
+            module.cuda.set_device(self._programs.gpu.number)
+        super().make_ready()
+
+    def _loaded(self, workload: Workload, config: Config) -> dict[str, Any]:
+        """Return the global names of the program."""
+        names: dict[str, Any] = {"__name__": "pipeline"}
+        text = code_of(workload, config, self._language)
+        exec(compile(text, f"the program in {self._language}", "exec"), names)  # what streamsim wrote itself
+        return names
+
+    def said(self, repeats: int) -> Said:
+        """Write and load the program, and run it."""
+        item, workload = self.item, self.item.workload
+        names, clock = self._loaded(workload, item.config), _PacedClock(self._pace)
+        if item.is_probed:
+            names["time"] = clock
+        if workload.kernels:
+            names[FUNCTION] = self._kernels(names[FUNCTION])
+        given = names["DEFAULTS"] | {"repeat": repeats}
+        if workload.kernels and item.work:
+            given["work"] = item.work
+        with collector_off():
+            said: Said = names["measure"](**given)
+        paces_s, links_s = zip(*clock.paces[-repeats:], strict=True) if item.is_probed else ((), ())
+        return said | {"paces_s": paces_s, "links_s": links_s}
+
+    def _pace(self) -> Pace:
+        link_s, library = self._programs.both_s(), self._programs.library(self._language)
+        return time_round(library, self.pace, time.perf_counter, in_one_stream=True), link_s
+
+    @property
+    def _layers(self) -> LinearLayers:
+        kernels = self.item.workload.kernels
+        return self._programs.layers(kernels[0].parameter, len(kernels) - 1)
+
+    def _kernels(self, stand_in: Callable[..., object]) -> Callable[..., None]:
+        """Return the function that the program calls on a chunk's part of each array, and the rounds."""
+        own = self._layers if _is_linear(self.item.workload) else self._programs.function
+
+        def kernels(*arrays_and_work: object) -> None:
+            for _ in range(self.item.times):
+                if own is None:
+                    stand_in(*arrays_and_work)
+                else:
+                    own(*arrays_and_work[:-1])
+
+        return kernels
+
+    def alone_s(self, elements: int) -> tuple[float, ...]:
+        """Return what one more launch adds to a warm chain of them."""
+        workload = self.item.workload
+        count, floats = len(workload.kernels), elements * workload.inputs[0] // FLOAT_BYTES
+        if _is_linear(workload):
+            layer_s, last_s = (self._each_s(launch, floats) for launch in (self._layers.layer, self._layers.last))
+            return (*(layer_s,) * (count - 1), last_s)
+        kernels, work = self._loaded(replace(workload, elements=1), Config())[FUNCTION], workload.kernels[0].parameter
+        return (self._each_s(lambda x, y: kernels(x, y, work), floats) / count,) * count
+
+    def _each_s(self, launch: Callable[[Any, Any], object], floats: int) -> float:
+        chain_s = partial(self._programs.library(self._language).chain_s, launch, floats)
+        chain_s(1)
+        short, long = (median(chain_s(n) for _ in range(PROBE_RUNS)) for n in (1, 1 + CHAIN_LENGTH))
+        return max(0.0, (long - short) / CHAIN_LENGTH)
+
+
+class CudaJob(ProgramJob):
+    """A program in C++, compiled with nvcc, in a process of its own."""
+
+    def said(self, repeats: int) -> Said:
+        """Compile and run the program. Its arguments give the numbers."""
+        item, config = self.item, self.item.config
         numbers = {"chunks": config.chunks, "repeat": repeats}
         numbers |= {} if config.own_streams else {"streams": config.streams}
         numbers |= {} if config.buffers is None else {"buffers": config.buffers}
         numbers |= {"work": item.work} if item.workload.kernels and item.work else {}
         words = [word for name, value in numbers.items() for word in (f"--{name}", str(value))]
-        return self._compiled.said(self._text(item), words, SAID + PROBED * item.is_probed)
+        return self._programs.compiled.said(self.text(), words, SAID + PROBED * item.is_probed)
 
-    def _text(self, item: Planned) -> str:
+    def text(self) -> str:
         """Return the program of the pattern. Raises InputError for numbers that it refuses."""
-        workload, config = item.workload, item.config
+        workload, config = self.item.workload, self.item.config
         code_of(workload, config, CUDA)
         pattern = replace(config, chunks=1, streams=1, buffers=config.buffers and 1)
-        kernels = tuple(replace(kernel, launches=kernel.launches * item.times) for kernel in workload.kernels)
+        kernels = tuple(replace(kernel, launches=kernel.launches * self.item.times) for kernel in workload.kernels)
         text = code_of(replace(workload, kernels=kernels), pattern, CUDA)
-        return paced(text, TURNS) if item.is_probed else text
+        return paced(text, TURNS) if self.item.is_probed else text
 
-    def kernels_s(self, workload: Workload, elements: int) -> tuple[float, ...]:
-        """Return the seconds of each kernel over ``elements`` elements, alone on the card."""
-        return (self._each_s(elements, workload.kernels[0].parameter),) * len(workload.kernels)
-
-    def _measure_each_s(self, elements: int, work: int) -> float:
-        words = ["chain", str(elements), str(work), str(CHAIN_LENGTH)]
-        (seconds,) = self._compiled.said(probes(), words, ("each_s",))["each_s"]
-        return max(0.0, float(seconds))
-
-    def close(self) -> None:
-        """Remove the folder."""
-        self._compiled.close()
-
-
-LanguageRunner = PythonRunner | CudaRunner
-
-
-# In any
+    def alone_s(self, elements: int) -> tuple[float, ...]:
+        """Return what one more launch adds to a chain of them."""
+        kernels = self.item.workload.kernels
+        words = ["chain", str(elements), str(kernels[0].parameter), str(CHAIN_LENGTH)]
+        (seconds,) = self._programs.compiled.said(probes(), words, ("each_s",))["each_s"]
+        return (max(0.0, float(seconds)),) * len(kernels)
 
 
 class Programs(Runner):
-    """A runner of programs, each by the runner of its language, which is made when it is first needed.
+    """A runner of programs. Those with probes are measured one by one, others side by side.
 
-    ``function``: the user's kernels in place of the stand-in. ``made``: runners that there are.
+    ``function``: the user's kernels in place of the stand-in. ``known_s``: the seconds of kernels that were measured.
     """
 
     most_turns = 3
 
-    def __init__(
-        self,
-        gpu: Gpu,
-        function: Callable[..., object] | None = None,
-        made: Mapping[Language, LanguageRunner] | None = None,
-    ) -> None:
-        self.gpu, self._function = gpu, function
-        self._made: dict[Language, LanguageRunner] = dict(made or {})
+    def __init__(self, gpu: Gpu, function: Callable[..., object] | None = None) -> None:
+        self.gpu, self.function, self.compiled = gpu, function, Compiled(gpu.number)
+        self.known_s: dict[tuple[Language, Workload, int], tuple[float, ...]] = {}
+        self._libraries = cache(self._installed)
+        self.layers = cache(LinearLayers)
         self._link: Replayer | None = None
         self._bench = Bench(gpu, in_order=False)
 
-    def of(self, language: Language, is_probed: bool) -> LanguageRunner:
-        """Return the runner of a language. Raises SkippedError if there is none here."""
-        if language not in self._made:
-            if reason := why_not(language):
-                raise SkippedError(reason)
-            number, both_s = self.gpu.number, self._both_s if is_probed else None
-            self._made[language] = (
-                CudaRunner(number) if language == CUDA else PythonRunner(language, number, self._function, both_s)
-            )
-        return self._made[language]
+    def _installed(self, language: Language) -> Library | None:
+        return next((one for one in installed_libraries(self.gpu.number) if one.name == language), None)
 
-    def _both_s(self) -> float:
+    def library(self, language: Language) -> Library:
+        """Return the calls of a language's library. Raises SkippedError if it sees no card."""
+        found = self._libraries(language)
+        if found is None:
+            raise SkippedError(f"{language} is not installed, or sees no card; {INSTALL[language]}")
+        return found
+
+    def both_s(self) -> float:
         """Return the seconds of a copy each way at once, which show what other users of the host leave of the link."""
         if self._link is None:
             prepare(self._bench, [LINK_PAIR])
@@ -329,64 +320,30 @@ class Programs(Runner):
         return self._link.run().wall_s
 
     def plan(self, items: Sequence[Planned], on_step: OnStep) -> list[Sequence[Planned]]:
-        """Compile programs with probes; they are measured one by one, others side by side."""
+        """Compile programs with probes, side by side."""
         probed = [item for item in items if item.is_probed]
-        if compiled := [item for item in probed if item.language == CUDA]:
-            with suppress(SkippedError):
-                runner = self.of(CUDA, is_probed=True)
-                assert isinstance(runner, CudaRunner)
-                runner.prepare(compiled, on_step)
+        if any(item.language == CUDA for item in probed) and not why_not(CUDA):
+            texts = [probes()]
+            for job in map(self.job, probed):
+                with suppress(InputError):  # the error is raised again when the program is to run
+                    texts += [job.text()] if isinstance(job, CudaJob) else []
+            self.compiled.prepare(texts, on_step)
         return [[item] for item in items] if probed else [items]
+
+    def job(self, item: Planned) -> ProgramJob:
+        """Return a program to run."""
+        return (CudaJob if item.language == CUDA else PythonJob)(item, self)
 
     def rounds(self, item: Planned) -> int:
         """Return how many rounds of its stand-in a program finds to take its kernels' time. Raises InputError."""
-        assert item.language is not None
+        job = self.job(replace(item, work=None))
+        job.make_ready()
         with one_line_errors(self.gpu, item.key, Exception):
-            return int(self.of(item.language, item.is_probed).run(replace(item, work=None), 1)["work"])
-
-    def job(self, item: Planned) -> Job:
-        """Return a program to run."""
-        return _Program(item, self)
+            return int(job.said(1)["work"])
 
     def close(self) -> None:
         """Leave nothing behind."""
-        for runner in self._made.values():
-            runner.close()
+        self.compiled.close()
         if self._link:
             self._link.close()
         self._bench.close()
-
-
-class _Program(Job):
-    """A program."""
-
-    def __init__(self, item: Planned, programs: Programs) -> None:
-        super().__init__(item)
-        self._programs = programs
-
-    @property
-    def _runner(self) -> LanguageRunner:
-        assert self.item.language is not None
-        return self._programs.of(self.item.language, self.item.is_probed)
-
-    def make_ready(self) -> None:
-        item, runner = self.item, self._runner
-        if item.is_probed:
-            elements = item.workload.elements or 1
-            with one_line_errors(self._programs.gpu, item.key, Exception):  # the library's own, the user's kernels'
-                whole, part = (
-                    runner.kernels_s(item.workload, size) for size in (elements, -(-elements // item.config.chunks))
-                )
-            self.program = ProgramTimes(str(item.language), to_times(whole), to_times(part), pace_of(item))
-
-    def run(self, repeats: int) -> None:
-        item, runner = self.item, self._runner
-        with one_line_errors(self._programs.gpu, item.key, Exception):
-            said = runner.run(item, repeats)
-        if not said["verified"]:
-            raise InputError("its output is not that of the serial program; its time does not count")
-        self.seconds["wall_s"] += said["wall_s"]
-        if self.program:
-            self.seconds["issue_s"] += said["issue_s"]
-            self.seconds["paces_s"] += said["paces_s"]
-            self.program = replace(self.program, run_links_s=to_times(said["links_s"]))
