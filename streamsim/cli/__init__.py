@@ -14,11 +14,11 @@ COMMANDS = {
     "explain": "streamsim.cli.explain:explain_command",
     "best": "streamsim.cli.best:best_command",
     "code": "streamsim.cli.code:code_command",
-    "sweep": "streamsim.cli.sweep:sweep_command",
+    "sweep": "streamsim.cli.predict:sweep_command",
     "devices": "streamsim.cli.files:devices",
     "check": "streamsim.cli.files:check_command",
     "whatif": "streamsim.cli.whatif:whatif_command",
-    "loop": "streamsim.cli.loop:loop_command",
+    "loop": "streamsim.cli.best:loop_command",
     "playground": "streamsim.cli.playground:playground_command",
 }
 

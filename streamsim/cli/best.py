@@ -1,4 +1,4 @@
-"""The best number of chunks and streams for a workload."""
+"""``streamsim best`` and ``loop``: the best way to cut and issue a workload, a program or layers; a training loop."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -8,44 +8,63 @@ from typing import Any, NamedTuple
 
 import click
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from streamsim.advice import advise
 from streamsim.analysis import kernel_assumptions
 from streamsim.answer import best_answer, loop_answer
-from streamsim.cli.code import code_of_steps_noted
-from streamsim.cli.loop import first_program
+from streamsim.cli.code import code_of_changed, code_of_issued
 from streamsim.cli.options import (
+    COUNT,
+    FILE,
     OUTPUT,
+    PROGRAM,
+    SIZE,
+    TIME,
+    WAIT,
     DeviceOptions,
+    Quantity,
     device_options,
     format_options,
     grid_options,
+    kind_of_file,
     one_of,
     option,
     part_options,
     picked,
     workload_options,
 )
-from streamsim.cli.printing import emit, fail_if_option, page_asked, page_option, predicting
-from streamsim.cli.running import BriefCommand, note, noting_compilation, progress_bar
+from streamsim.cli.predict import predicting
+from streamsim.cli.printing import emit, fail_if_option, page_asked, page_option
+from streamsim.cli.running import BriefCommand, note, progress_bar
 from streamsim.cli.work import (
     Given,
     bound_layers,
+    check_no_part,
     grid_fields,
     on_own_card,
+    read_given,
     read_issued,
     refuse,
     timed_alone_noted,
     workload_inputs,
 )
-from streamsim.code import FRONT_END_OF, LANGUAGES, Language, code_of, code_of_layers
+from streamsim.code import FRONT_END_OF, LANGUAGES, Language, code_of, code_of_layers, training_program
 from streamsim.collector import collector_off
-from streamsim.device import names_front_end
-from streamsim.errors import InputError
+from streamsim.errors import InputError, one_line
 from streamsim.files import write_text
-from streamsim.program import Layers, Loop, Offload, Workload
+from streamsim.program import (
+    SAMPLE_FORM,
+    Layers,
+    Loop,
+    LoopFile,
+    Workload,
+    parse_sample,
+    read_loop_file,
+)
 from streamsim.search import BUDGET_OPS, MOST_DEPTH, SLOW, Best, Grid, best, best_offload, best_program, is_fast
+from streamsim.text import format_bytes, format_seconds
+from streamsim.training import loop_of
 from streamsim.transform import LayersSource, LoopSource, Source, Work, changed_by
 
 SEARCHED = {"--chunks", "--streams", "--order", "--buffers", "--launch"}  # options of predict that a search varies
@@ -96,6 +115,8 @@ def best_command(
     if (language is None) is not (output is None):
         raise InputError("--as, --output: the program needs a language and a file; give both")
     issued, path = read_issued(context), context.params["workload"]
+    if language is not None and not isinstance(issued, Given):
+        code_of_issued(issued, language)  # what cannot be written is an error before a long search
     match issued:
         case LayersSource():
             found = _layers(context.params, issued.layers)
@@ -105,7 +126,9 @@ def best_command(
         case Loop():
             not_of_loops = ("exact", "independent", "max_chunks", "max_streams", "memory")
             refuse(context, not_of_loops, f"{path} is a training loop, whose steps are not cut; leave the option out")
-            return _loop(picked(DeviceOptions, context.params), issued, language, output)
+            asked = picked(DeviceOptions, context.params)
+            source = LoopSource(issued, asked.load())
+            return _say_of_loop(source.work(), source, output, asked.inputs())
         case Source():
             refuse(context, ("independent",), "needs a program with steps; give a recording or a schedule")
             found = _workload(context.params, issued.workload)
@@ -114,18 +137,6 @@ def best_command(
     answer = best_answer(found.best, found.assumed, found.command, found.inputs)
     fastest = {"makespan_s": found.best.best.makespan_s, "speedup": found.best.speedup}
     return emit(answer, found.best.card, fastest)
-
-
-def _loop(asked: DeviceOptions, loop: Loop, language: Language | None, output: Path | None) -> int:
-    """Say what the command loop says of a training loop, and write the best one."""
-    if language not in (None, "pytorch"):
-        raise InputError(f"--as {language}: a training loop is a program of PyTorch; write it --as pytorch")
-    source = LoopSource(loop, asked.load())
-    with noting_compilation():
-        found = advise(*source.work()[:3])
-    if output is not None:
-        write_text(first_program(found, source), output)
-    return emit(loop_answer(found, inputs=asked.inputs()), source.device)
 
 
 class _Found(NamedTuple):
@@ -173,15 +184,13 @@ def _workload(params: dict[str, Any], workload: Workload) -> _Found:
 
 def _layers(params: dict[str, Any], layers: Layers) -> _Found:
     """Search the placements of layers."""
-    language, asked = params["language"], picked(DeviceOptions, params)
-    if language and asked.front_end is None and not names_front_end(str(asked.device)):
-        asked = replace(asked, front_end=FRONT_END_OF[language])  # the choice is of that program
-    card, depth, budget = asked.load(), MOST_DEPTH, None if params["exact"] else BUDGET_OPS
-    if language:
-        code_of_layers(layers, Offload(), language)  # what cannot be written is an error before a long search
+    asked, budget = picked(DeviceOptions, params), None if params["exact"] else BUDGET_OPS
+    if params["language"]:
+        asked = asked.with_calls_of(FRONT_END_OF[params["language"]])  # the choice is of that program
+    card = asked.load()
     reserve, on_host = params["reserve"], params["host_memory_limit"]
     with _searching() as progress:
-        found = best_offload(layers, card, asked.memory_limit, reserve, on_host, depth, progress, budget)
+        found = best_offload(layers, card, asked.memory_limit, reserve, on_host, MOST_DEPTH, progress, budget)
     limits = {"reserve_bytes": reserve, "host_memory_limit_bytes": on_host}
     inputs = {"layers": msgspec.to_builtins(layers), **limits, **asked.inputs()}
     return _Found(found, inputs, partial(code_of_layers, layers, found.simplest.config))
@@ -192,20 +201,112 @@ def _program(context: click.Context, given: Given) -> _Found:
     params = context.params
     asked = on_own_card(context, picked(DeviceOptions, params), given)
     card, independent = asked.load(), params["independent"]
-    with noting_compilation():
-        found = best_program(given.schedule, card, independent, params["max_chunks"], params["max_streams"])
+    found = best_program(given.schedule, card, independent, params["max_chunks"], params["max_streams"])
 
-    def text(language: Language) -> str:
-        changes = found.simplest.config.changes
-        depth = next((int(change.option.split()[1]) for change in changes if change.kind == "--prefetch"), 0)
-        others = (change for change in changes if change.kind != "--prefetch")
-        return code_of_steps_noted(changed_by(others, Work(given.schedule, card)).work.schedule, language, depth)
-
+    text = partial(code_of_changed, Work(given.schedule, card), found.simplest.config.changes)
     return _Found(found, {"program": str(params["workload"]), **asked.inputs(), "independent": independent}, text)
 
 
 @contextmanager
 def _searching() -> Iterator[Callable[[int, int], None] | None]:
     # what the search and its imports make stays, and looking at it takes a tenth of it all
-    with collector_off(), progress_bar("searching") as progress, noting_compilation():
+    with collector_off(), progress_bar("searching") as progress:
         yield progress
+
+
+@click.command("loop", cls=BriefCommand)
+@click.argument("file", metavar="[LOOP.toml|RECORDING]", type=FILE, required=False)
+@option("--batch", "Samples of a batch.", COUNT)
+@option(
+    "--sample",
+    f"What is copied of a sample: {SAMPLE_FORM}. Repeatable.",
+    Quantity("sample", parse_sample),
+    multiple=True,
+)
+@option("--batch-bytes", "What is copied of a batch, in place of --sample.", SIZE)
+@option("--step", "Time of a step alone on the card: forward, backward and optimizer.", TIME)
+@option("--issue", "Time that the host takes to issue a step's calls. Default: not counted.", WAIT)
+@option("--load", "Time that one worker takes to load a batch. Default: none.", WAIT)
+@option("--workers", "Workers of the data loader. Default: 0.", click.IntRange(0, 256))
+@option("--pinned", "The loop as it is has pin_memory=True.", is_flag=True)
+@option("--non-blocking", "The loop as it is copies with non_blocking=True.", is_flag=True)
+@option("--prefetcher", "The loop as it is has a prefetcher.", is_flag=True)
+@option("--item", "The loop as it is calls loss.item() in every step.", is_flag=True)
+@device_options
+@part_options
+@option("--output -o", "Write the best loop as a PyTorch program to this file.", OUTPUT)
+@format_options
+@page_option
+@click.pass_context
+def loop_command(
+    context: click.Context,
+    /,
+    file: Path | None,
+    output: Path | None,
+    **options: Any,
+) -> None:
+    """Say what a training loop waits for, and what each usual change brings.
+
+    Describe the loop by a batch, a step and the data loader. Each line of the answer is a loop: milliseconds a step,
+    samples a second, and how many times as fast it is as the loop as it is. Steps stay in order, since each needs the
+    weights of the one before it. A file holds the same names as the options: batch, sample, step, load, workers. A
+    recording of some steps, as explain reads it, shows all but the samples of a batch; what the process waited for its
+    data is taken for loading, unless --load and --workers say more.
+
+    \b
+    Examples:
+      streamsim loop --batch 256 --sample 3x224x224:float32 --step 45ms --load 240ms --workers 8 --device a100
+      streamsim loop --batch-bytes 154MB --batch 256 --step 45ms --device a100 --item
+      streamsim loop loop.toml --device h200 -o loop.py
+      streamsim loop program.json --batch 64
+
+    Exit codes: 0 ok, 2 usage or bad input.
+    """  # noqa: D301 - click wants the backspace itself
+    loop, work, asked = _loop_asked(context, file, picked(LoopFile, options))
+    shown = f"{one_line(file.name)}: {_words(loop)}" if file is not None and kind_of_file(file) == PROGRAM else ""
+    _say_of_loop(work, LoopSource(loop, asked.load()), output, asked.inputs(), options["batch"] or 0, shown)
+
+
+def _say_of_loop(
+    work: Work, source: LoopSource, output: Path | None, inputs: dict[str, Any], batch: int = 0, shown: str = ""
+) -> int:
+    """Say what binds a loop and what to change first, and write the loop with that."""
+    found = advise(*work[:3])
+    if output is not None:
+        changes = found.first.changes if found.first else ()
+        best = changed_by((change for change in changes if change.of_loop), source.work())
+        assert isinstance(best.work.source, LoopSource)
+        write_text(training_program(best.work.source.loop, best.text or "as it is"), output)
+    return emit(loop_answer(found, batch, inputs, shown), work.device)
+
+
+def _loop_asked(context: click.Context, file: Path | None, said: LoopFile) -> tuple[Loop, Work, DeviceOptions]:
+    """Return the loop that is ``said`` by options, a file or a recording; its program; and the device.
+
+    The program is the recorded one, unless options say more of the loop.
+    """
+    asked = picked(DeviceOptions, context.params)
+    by_options = {name: value for name, value in asdict(said).items() if value not in (None, ()) and value is not False}
+    if file is None or kind_of_file(file) != PROGRAM:
+        check_no_part()
+        loop = (said if file is None else replace(read_loop_file(file), **by_options)).loop()
+        return loop, LoopSource(loop, asked.load()).work(), asked
+    given = read_given(file)
+    asked = on_own_card(context, asked, given)
+    device = asked.load()
+    found = loop_of(given.schedule, device, said.batch or 1)
+    more = {f"{name}_s": by_options.pop(name) for name in ("step", "issue", "load") if name in by_options}
+    more |= {name: by_options.pop(name) for name in ("batch", "workers") if name in by_options}
+    for name in by_options:
+        raise InputError(f"--{name.replace('_', '-')}: the recording shows it; leave the option out")
+    loop = replace(found, **more)
+    return loop, Work(given.schedule, device) if loop == found else LoopSource(loop, device).work(), asked
+
+
+def _words(loop: Loop) -> str:
+    """Return what a recording shows of a loop, in words."""
+    place = "pinned" if loop.is_pinned else "pageable"
+    return (
+        f"batches of {format_bytes(loop.batch_bytes)} from {place} memory; a step takes {format_seconds(loop.step_s)}"
+        f" on the card and {format_seconds(loop.issue_s)} to issue"
+    )

@@ -1,13 +1,12 @@
 """``streamsim code``: the program that a prediction is of, in a language or as a schedule."""
 
-from copy import copy
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final, Literal
 
 import click
 
-from streamsim.cli.options import OUTPUT, one_of, option, pipeline_options
-from streamsim.cli.predict import predict_command
+from streamsim.cli.options import OUTPUT, device_options, one_of, option, pipeline_options
 from streamsim.cli.printing import print_data
 from streamsim.cli.running import BriefCommand, note
 from streamsim.cli.work import Given, Issued, place_layers, read_issued
@@ -26,7 +25,7 @@ from streamsim.errors import InputError, shown
 from streamsim.files import write_text
 from streamsim.program import Loop, Schedule, dump_schedule
 from streamsim.text import format_seconds
-from streamsim.transform import LayersSource, Source, has_more, is_recorded, repeated_step
+from streamsim.transform import Change, LayersSource, Source, Work, changed_by, has_more, is_recorded, repeated_step
 
 Written = Language | Literal["schedule"]
 SCHEDULE: Final = "schedule"
@@ -38,6 +37,7 @@ WRITTEN_AS[".json"] = SCHEDULE
 @click.command("code", cls=BriefCommand)
 @pipeline_options
 @place_layers
+@device_options
 @option(
     "--as language",
     "The language of the program, or schedule: the schedule as JSON. Default: that of the workload file's"
@@ -53,9 +53,8 @@ def code_command(context: click.Context, /, language: Written | None, output: Pa
     stand-in that runs as it is. It compares its output with that of the serial program and prints its wall times as
     one line of JSON; it takes --chunks, --streams, --buffers, --repeat and --work (rounds of the stand-in; without it
     the stand-in takes the time of --kernel).
-    A schedule is written out call by call; of a recorded program, whose steps repeat, the loop is written. Takes every
-    option of predict; those that say nothing of the program (--device, --json, --plot ...) change nothing. With
-    --layers: a PyTorch nn.Sequential whose weights are streamed.
+    A schedule is written out call by call; of a recorded program, whose steps repeat, the loop is written. The device
+    changes nothing. With --layers: a PyTorch nn.Sequential whose weights are streamed.
 
     With --as schedule, the schedule is written as JSON, which predict, explain, check and streamsim-validate run take.
 
@@ -131,13 +130,9 @@ def code_of_steps_noted(schedule: Schedule, language: Language, depth: int = 0) 
     return text
 
 
-def _ignore_other_options_of_predict() -> None:
-    """Let a command line of predict also make its program: take the options that say nothing of it, hidden."""
-    own = {param.name for param in code_command.params}
-    for param in map(copy, predict_command.params):
-        if isinstance(param, click.Option) and param.name not in own:
-            param.expose_value, param.hidden = False, True
-            code_command.params.append(param)
-
-
-_ignore_other_options_of_predict()
+def code_of_changed(work: Work, changes: Iterable[Change], language: Language) -> str:
+    """Return the pipeline of a program whose steps repeat, with changes made to it."""
+    found = list(changes)
+    depth = next((int(change.option.split()[1]) for change in found if change.kind == "--prefetch"), 0)
+    others = (change for change in found if change.kind != "--prefetch")
+    return code_of_steps_noted(changed_by(others, work).work.schedule, language, depth)

@@ -35,7 +35,7 @@ from streamsim.cli.printing import (
     page_option,
     write_beside,
 )
-from streamsim.cli.running import BriefCommand, note, noting_compilation
+from streamsim.cli.running import BriefCommand, note
 from streamsim.cli.work import (
     Asked,
     Given,
@@ -178,8 +178,7 @@ def explain_command(
 
 def _explained(context: click.Context, path: Path | None, asked: Asked) -> Answer:
     """Return why the work takes so long, above it what was recorded of it, and write the files."""
-    with noting_compilation():
-        explanation = explain(*asked.work[:3])
+    explanation = explain(*asked.work[:3])
     command = _whatif_words(context, path) if path is not None else ""
     answer = explanation_answer(explanation, asked.bound, asked.assumed, asked.inputs, command)
     plot, trace, save_profile = (context.params[name] for name in FILES)
@@ -224,6 +223,5 @@ def _diagnosed(asked: Asked, measured: tuple[Measured, ...]) -> Answer:
         meant = replace(config, streams=measured[0].streams or config.streams).schedule(program)
         if config.chunks == 1 and config.streams > 1:
             note(f"--streams {config.streams}: one chunk runs in one stream; give --chunks, the number of its pieces")
-    with noting_compilation():
-        found = diagnose(program, work.device, measured, config)
+    found = diagnose(program, work.device, measured, config)
     return diagnosis_answer(found, simulate(meant, work.device) if page_asked() else None, asked.inputs)

@@ -441,12 +441,13 @@ class DeviceOptions(msgspec.Struct, frozen=True):
         That of the option ``--front-end``, or of the device's name, or of a ``language`` in which it is to be written,
         or else what the workload says.
         """
-        if self.front_end is not None:
-            return msgspec.structs.replace(workload, front_end=self.front_end), self
-        if isinstance(self.device, str) and names_front_end(self.device):
-            return msgspec.structs.replace(workload, front_end=""), self
-        name = FRONT_END_OF[language] if language else workload.front_end
-        return msgspec.structs.replace(workload, front_end=name), msgspec.structs.replace(self, front_end=name or None)
+        asked = self.with_calls_of(FRONT_END_OF[language] if language else workload.front_end)
+        return msgspec.structs.replace(workload, front_end=asked.front_end or ""), asked
+
+    def with_calls_of(self, front_end: str) -> "DeviceOptions":
+        """Return the options with a front end, unless they or the device's name have one."""
+        is_named = self.front_end is not None or (isinstance(self.device, str) and names_front_end(self.device))
+        return self if is_named else msgspec.structs.replace(self, front_end=front_end or None)
 
     def inputs(self) -> dict[str, Any]:
         """Return what was asked, as plain numbers and strings."""

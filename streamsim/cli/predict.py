@@ -1,35 +1,48 @@
-"""``streamsim predict``: any work, or several configurations, devices or programs side by side."""
+"""``streamsim predict`` and ``sweep``: any work, or many configurations, devices or programs side by side."""
 
-from collections.abc import Callable, Iterable
+import os
+import shlex
+import sys
+from collections.abc import Callable, Container, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager, suppress
 from functools import cache, partial
+from importlib import import_module
+from logging import CRITICAL, getLogger
+from multiprocessing import get_context, parent_process
 from pathlib import Path
+from signal import SIG_IGN, SIGINT, signal
+from threading import Thread
 from typing import Any, NamedTuple
 
 import click
 from msgspec.structs import replace
 
-from streamsim.analysis import Prediction, interval, predict
-from streamsim.answer import prediction_answer, rows_answer, scenarios_of
+from streamsim.analysis import Prediction, interval, kernel_assumptions, predict
+from streamsim.answer import longest_axes, prediction_answer, rows_answer, scenarios_of, sweep_answer, write_page
 from streamsim.cli.options import (
     COUNT,
     FILE,
     LOOP,
+    MARKDOWN_FORM,
     OUTPUT,
+    PLAIN,
     PROGRAM,
     DeviceOptions,
     Listed,
     device_options,
+    formats,
     kind_of_file,
     option,
     output_options,
     part_options,
     picked,
     pipeline_options,
+    take_ranges,
     take_several,
 )
-from streamsim.cli.printing import emit, fail_if_option, page_asked, page_option, write_beside
-from streamsim.cli.running import BriefCommand, noting_compilation
-from streamsim.cli.sweep import rows_for_table, taken_for_granted
+from streamsim.cli.printing import called, emit, fail_if_option, page_asked, page_option, print_data, write_beside
+from streamsim.cli.running import BriefCommand, note, progress_bar, tell
 from streamsim.cli.work import (
     ALONE,
     Asked,
@@ -42,17 +55,40 @@ from streamsim.cli.work import (
     work_on,
     workload_asked,
 )
-from streamsim.device import Device, split_setting, within_words
+from streamsim.device import Device, link_words, load_device, split_setting, within_words
 from streamsim.displayed import attributes
-from streamsim.errors import OK, InputError
+from streamsim.errors import INTERRUPTED, OK, InputError, counted, install
 from streamsim.model import simulate
-from streamsim.program import Config
+from streamsim.page import check_rows
+from streamsim.program import Config, Workload
 from streamsim.recorded import write_recording
 from streamsim.report import plot_compared, save_picture, write_trace
-from streamsim.search import WITHIN, sweep
+from streamsim.search import (
+    FORMATS,
+    SLOW,
+    WITHIN,
+    Sweep,
+    Tally,
+    encoded,
+    evaluate,
+    format_of,
+    header,
+    is_fast,
+    read_asked,
+    read_rows,
+    sweep,
+    sweep_blocks,
+    sweep_of,
+    write_sweep,
+)
+from streamsim.text import format_ratio, format_seconds
 from streamsim.timeline import Timeline
 
 MOST_LINES = 12  # time lines in one picture, trace or page
+ARRAYS = {"h2d": "h2d_bytes", "kernel": "kernel_s", "d2h": "d2h_bytes"}  # options and the columns that they set
+OF_OUTPUT = ("--page", "--plot", "--trace", "--format", "--json", "--samples", "--seed")
+MOST_IN_TABLE = 100_000  # combinations whose rows are kept for a table
+CLUSTER_S = 5.0  # for how long a cluster is looked for
 
 
 class _Found(NamedTuple):
@@ -188,8 +224,7 @@ def predict_command(
     work = asked.work
     prediction, between = _predicted(asked), None
     if samples is not None:
-        with noting_compilation():
-            between = interval(work.schedule, work.device, samples, options["seed"])
+        between = interval(work.schedule, work.device, samples, options["seed"])
     if plot is not None:
         save_picture(partial(plot_compared, prediction), plot)
     if trace is not None:
@@ -207,3 +242,215 @@ def _predicted(asked: Asked) -> Prediction:
     """Return the prediction; of a workload with the bound of the work."""
     prediction = predict(*asked.work[:2])
     return prediction if asked.bound is None else prediction.beside(asked.bound)
+
+
+@click.command("sweep", cls=BriefCommand)
+@pipeline_options
+@option("--scale", "Factor of the whole workload: elements, kernels' times, --host-load.")
+@device_options
+@option("--file", "A TOML file with these options by name. Options on the command line win.", FILE)
+@option("--output -o", "File to write: .csv or .jsonl. Default: standard output.", OUTPUT)
+@formats(
+    (*FORMATS, "table", MARKDOWN_FORM),
+    None,
+    "jsonl",
+    "How to write it. Default: by the file's name; without a file, a table in a terminal and CSV in a pipe.",
+)
+@page_option
+@option("--workers", "Processes on this machine.", click.IntRange(1, 1024))
+@option("--dask", "A Dask cluster's scheduler, such as tcp://host:8786.", metavar="ADDRESS")
+def sweep_command(
+    file: Path | None,
+    output: Path | None,
+    form: str | None,
+    workers: int | None,
+    dask: str | None,
+    **options: Any,
+) -> None:
+    """Predict every combination of ranges, one row each. Combinations that cannot be issued or do not fit are left out.
+
+    An option takes several values: 1,2,4 or depth-first,breadth-first. Numbers also take ranges: 1..64 counts, 1..64*2
+    doubles, and 0.1ms..1ms+0.1ms goes in steps.
+
+    Rows are written as they come. If a sweep is stopped, the same command goes on where the file ends. The serial time
+    and the speed-up of each row refer to the unchunked program with blocking copies, as in predict. If only the
+    bandwidth or latency of a direction is set, the numbers that depend on it follow.
+
+    \b
+    Examples:
+      streamsim sweep --h2d 64MiB --kernel 0.57ms --d2h 64MiB --chunks "1..64*2" --streams 1,2,4,8 -o sweep.csv
+      streamsim sweep workload.toml --chunks 1..8 --streams 1..4 --device a100,h200 -o devices.jsonl
+      streamsim sweep --h2d "1MiB..16MiB*4" --kernel 0.1ms --chunks 8 --set h2d.latency=1us,10us
+      streamsim sweep --h2d 64MiB --kernel 1ms --d2h 64MiB --chunks 16 --set link.bandwidth=25GB/s,50GB/s,100GB/s
+    """  # noqa: D301 - click wants the backspace itself
+    options["set"] = options.pop("settings")
+    given = {
+        name: [str(value)] if isinstance(value, str | Path) else list(value)
+        for name, value in options.items()
+        if value not in (None, ())
+    }
+    asked = {**(read_asked(file) if file else {}), **given}
+    sweep = sweep_of(asked)
+    notes = [*taken_for_granted(sweep)]
+    notes += [] if "device" in asked else [f"no --device given: {sweep.devices[0].name}"]
+    page = page_asked()
+    if page is not None:
+        check_rows(len(sweep))
+        if output is None:
+            raise InputError(f"--page {page}: shows the rows of a file; add --output FILE")
+    as_table = output is None and (form in ("table", MARKDOWN_FORM) or (form is None and sys.stdout.isatty()))
+    kind = format_of(output or "stdout", None if as_table else form)
+    if not (workers or dask or is_fast()):
+        note(SLOW)
+    with _executor(workers, dask) as executor:
+        if as_table:
+            emit(rows_answer(rows_for_table(sweep, executor), notes))
+        elif output is None:
+            tally = Tally()
+            print_data(header(kind, sweep.columns))
+            for block in tally.counted(sweep_blocks(sweep, 0, executor)):
+                print_data(encoded(kind, block.rows))
+            _say_left_out(tally)
+            for line in notes:
+                note(line)
+        else:
+            try:
+                with progress_bar("sweeping") as progress:
+                    tally = write_sweep(sweep, output, kind, executor, progress=progress)
+            except KeyboardInterrupt:
+                note("stopped; the same command goes on from here")
+                raise
+            _summarise(tally, output, notes)
+    if page is not None and output is not None:
+        found = list(read_rows(output, kind))
+        command = "" if file else _predicting(found, given, sweep)
+        answer = sweep_answer(found, sweep, command, notes)
+        write_page(replace(answer, command=shlex.join(called())), page)
+
+
+take_ranges(sweep_command)
+
+
+@contextmanager
+def _executor(workers: int | None, dask: str | None) -> Iterator[Any]:
+    """Yield the executor: worker processes, the client of a Dask cluster, or None for this process."""
+    if workers and dask:
+        raise InputError("--workers, --dask: both spread the sweep; give one")
+    if dask:
+        with _dask_client(dask) as client:
+            yield client
+    elif workers:
+        if is_fast():
+            evaluate(Workload(1, (4,)), [Config()], load_device("ideal"))  # compiled once, not by every worker
+        before = signal(SIGINT, SIG_IGN)  # workers inherit it: Ctrl-C is for this process
+        pool = ProcessPoolExecutor(workers, get_context("spawn"), _watch_parent)
+        for _ in range(workers):
+            pool.submit(int)
+        signal(SIGINT, before)
+        try:
+            yield pool
+        finally:
+            pool.shutdown(cancel_futures=True)
+    else:
+        yield None
+
+
+def _watch_parent() -> None:
+    """Let this worker end with the process that started it, however that ends."""
+
+    def end_with_parent() -> None:
+        parent = parent_process()
+        assert parent is not None, "a worker has one"
+        parent.join()
+        os._exit(INTERRUPTED)
+
+    Thread(target=end_with_parent, daemon=True).start()
+
+
+def _dask_client(address: str) -> Any:
+    try:
+        distributed: Any = import_module("distributed")
+    except ImportError:
+        raise InputError(f"--dask: needs Dask: {install('dask')}") from None
+    getLogger("distributed").setLevel(CRITICAL)  # a lost cluster is told in one line, without Dask's tracebacks
+    try:
+        return distributed.Client(address, timeout=CLUSTER_S)
+    except (OSError, ValueError) as error:
+        raise InputError(f"--dask = {address!r}: no cluster there: {error}") from None
+
+
+def rows_for_table(sweep: Sweep, executor: Any = None) -> list[dict[str, Any]]:
+    """Predict the rows, and note which combinations were left out. Raises InputError for too many."""
+    if len(sweep) > MOST_IN_TABLE:
+        raise InputError(f"{len(sweep):,} combinations are too many for a table; give --output FILE or --format csv")
+    tally = Tally()
+    rows = [row for block in tally.counted(sweep_blocks(sweep, 0, executor)) for row in block.rows]
+    _say_left_out(tally)
+    return rows
+
+
+def _predicting(rows: list[dict[str, Any]], given: dict[str, list[str]], sweep: Sweep) -> str:
+    """Return the command that predicts what all rows have in common, without the columns of the map.
+
+    Empty where no command predicts a row.
+    """
+    varying = {name for name in rows[0] if len({row[name] for row in rows}) > 1} if rows else set[str]()
+    arrays = {option for option, column in ARRAYS.items() if any(name.startswith(column) for name in varying)}
+    if "scale" in given or any(len(given.get(option, ())) != 1 for option in arrays):
+        return ""
+    shown = varying | arrays | {*longest_axes(sweep)}
+    return predicting({f"--{name.removesuffix('_s').replace('_', '-')}" for name in shown})
+
+
+def _say_left_out(tally: Tally) -> None:
+    for why, (count, reason) in sorted(tally.left_out.items()):
+        note(f"{count} combinations that {why} were left out, the first because {reason}")
+
+
+def _summarise(tally: Tally, output: Path, notes: list[str]) -> None:
+    _say_left_out(tally)
+    if not output.is_file():  # the rows went where this would go
+        return
+    if (row := tally.fastest) is not None:
+        found = ", ".join(f"{name} {row[name]}" for name in ("device", "chunks", "streams", "order"))
+        within = row[WITHIN] or 0.0
+        took, gain = format_seconds(row["makespan_s"], within), format_ratio(row["speedup"], within)
+        rows = f"{counted(tally.rows, 'row')} in {output}"
+        tell(f"{rows}; the fastest: {found}: {took}, {gain} as fast as the unchunked program")
+    tell(*notes)
+
+
+def taken_for_granted(sweep: Sweep) -> Iterator[str]:
+    """Yield the assumed link of each device, and what is assumed of kernels on the first one in the most chunks."""
+    moved = "; but for what is set" if any("." in axis.name for axis in sweep.device_axes) else ""
+    for device in sweep.devices:
+        yield f"{device.name}: {link_words(device)}{moved}"
+        yield from within_words(device)
+    with suppress(InputError):  # the first combination may be one that cannot be issued
+        point = sweep.point(0)
+        workload = sweep.workload_at(point)
+        chunks = min(workload.most_chunks, max((1, *sweep.values_of("chunks"))))
+        for line in kernel_assumptions(workload, chunks, sweep.device(point), point.get("launch", PLAIN.launch)):
+            yield f"in {chunks} chunks {line}"
+
+
+def predicting(left_out: Container[str]) -> str:
+    """Return the command that predicts the work which the current command is called for, by the same options.
+
+    ``left_out``: options that stay away; of ``--set`` those that name several values do.
+    """
+    context = click.get_current_context()
+    known = {param.opts[0] for param in predict_command.params if param.opts[0] not in left_out} - {*OF_OUTPUT}
+    own = called()[called().index(context.info_name or "") + 1 :]
+    given, _, _ = context.command.make_parser(context).parse_args(own)
+    words = ["streamsim", "predict"]
+    for param in context.command.params:
+        values = given.get(param.name or "")
+        for value in values if isinstance(values, list | tuple) else [values]:
+            if param.opts[0] in known and isinstance(value, str) and not _is_range(param.opts[0], value):
+                words += [param.opts[0], value] if isinstance(param, click.Option) else [value]
+    return shlex.join(words)
+
+
+def _is_range(option: str, value: str) -> bool:
+    return option == "--set" and ("," in value or ".." in value)

@@ -9,7 +9,7 @@ import json
 import re
 import shlex
 import sys
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
@@ -125,7 +125,6 @@ def _shown(name: str, value: float, condition: Condition) -> str:
     return format_bytes(int(value)) if name.endswith("_bytes") else f"{value:.4g}"
 
 
-OF_OUTPUT = ("--page", "--plot", "--trace", "--format", "--json", "--samples", "--seed")
 SUFFIXES = (".html", ".htm")
 
 
@@ -243,27 +242,3 @@ def print_data(data: bytes) -> None:
         sys.stdout.buffer.write(data)
     else:  # text kept in memory
         sys.stdout.write(data.decode())
-
-
-def predicting(left_out: Container[str]) -> str:
-    """Return the command that predicts the work which the current command is called for, by the same options.
-
-    ``left_out``: options that stay away; of ``--set`` those that name several values do.
-    """
-    from streamsim.cli.predict import predict_command
-
-    context = click.get_current_context()
-    known = {param.opts[0] for param in predict_command.params if param.opts[0] not in left_out} - {*OF_OUTPUT}
-    own = called()[called().index(context.info_name or "") + 1 :]
-    given, _, _ = context.command.make_parser(context).parse_args(own)
-    words = ["streamsim", "predict"]
-    for param in context.command.params:
-        values = given.get(param.name or "")
-        for value in values if isinstance(values, list | tuple) else [values]:
-            if param.opts[0] in known and isinstance(value, str) and not _is_range(param.opts[0], value):
-                words += [param.opts[0], value] if isinstance(param, click.Option) else [value]
-    return shlex.join(words)
-
-
-def _is_range(option: str, value: str) -> bool:
-    return option == "--set" and ("," in value or ".." in value)

@@ -11,9 +11,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from difflib import get_close_matches
 from importlib import import_module
-from itertools import pairwise
 from time import monotonic
 from traceback import format_exc
 from typing import Any, TextIO
@@ -52,7 +50,8 @@ def run_app(app: click.Command, name: str, arguments: list[str] | None, interrup
     try:
         given = sys.argv[1:] if arguments is None else arguments
         called = [name, *given]  # a page says what made it
-        code = app.main(given or ["--help"], prog_name=name, standalone_mode=False, obj=called)
+        with telling(lambda: note(f"compiling the model, {COMPILATION}")):
+            code = app.main(given or ["--help"], prog_name=name, standalone_mode=False, obj=called)
         return _flushed(code if isinstance(code, int) else OK, name) if given else _flushed(BAD_INPUT, name)
     except click.ClickException as error:
         return complain(name, _usage(error))
@@ -117,19 +116,9 @@ def _flushed(code: int, name: str) -> int:
 
 
 def _usage(error: click.ClickException) -> str:
-    said = _no_such_option(error) if isinstance(error, click.NoSuchOption) else error.format_message()
-    message = " ".join(said.split())
+    message = " ".join(error.format_message().split())
     context = error.ctx if isinstance(error, click.UsageError) else None
     return f"{message} Try {context.command_path} --help" if context else message
-
-
-def _no_such_option(error: click.NoSuchOption) -> str:
-    """Return a message that suggests options with a similar name. Click's own ones count the dashes, which all have."""
-    params = error.ctx.command.params if error.ctx else []
-    names = {name.lstrip("-"): name for param in params for name in param.opts if name.startswith("--")}
-    near = get_close_matches(error.option_name.lstrip("-"), names)
-    suggested = f" Did you mean {' or '.join(repr(names[name]) for name in near)}?" if near else ""
-    return f"No such option {error.option_name!r}.{suggested}"
 
 
 def _unexpected(error: Exception) -> str:
@@ -151,7 +140,6 @@ GROUPS = {
     "What is measured": ("suite", "front_ends", "budget", "kernels", "repeats"),
     "The result": ("form", "all", "output", "language", "page", "fail_if", "fix"),
 }
-UNIT = re.compile(r"([kKMGT]?B|[kmgt]ib)(/s)?|[num\u00b5\u03bc]?s|[KMGT]i", re.ASCII | re.IGNORECASE)
 EVERY = "streamsim.help_all"  # what a click context knows
 
 
@@ -179,7 +167,6 @@ class BriefCommand(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Read the arguments. An option given twice is an error: click would take the last, without a word."""
         if not ctx.resilient_parsing:
-            _check_units(args)
             _, _, given = self.make_parser(ctx).parse_args(list(args))
             options = [param for param in given if isinstance(param, click.Option)]
             once = [param for param in options if not (param.multiple or param.count or param.is_flag)]
@@ -213,14 +200,6 @@ class BriefCommand(click.Command):
                     formatter.write_dl(shown)
         formatter.write_paragraph()
         formatter.write_text(f"--help-all shows {len(rows)} more options, and more examples.")
-
-
-def _check_units(arguments: list[str]) -> None:
-    """Raise InputError for a quantity in two words, as in ``--h2d 200 MB``: the shell makes two arguments of it."""
-    own = arguments[: arguments.index("--")] if "--" in arguments else arguments
-    for number, unit in pairwise(own):
-        if number[-1:].isdigit() and UNIT.fullmatch(unit) and not os.path.exists(unit):
-            raise InputError(f"{number} {unit}: is in two words; write it as one: {number}{unit}")
 
 
 SECONDS_A_REFRESH = 0.5
@@ -281,10 +260,3 @@ def steps(stream: TextIO) -> Iterator[Callable[[str, int, int], None]]:
             said = what
 
         yield told
-
-
-@contextmanager
-def noting_compilation() -> Iterator[None]:
-    """Say once if the model is compiled meanwhile, as on a machine that has not done so yet."""
-    with telling(lambda: note(f"compiling the model, {COMPILATION}")):
-        yield

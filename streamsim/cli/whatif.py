@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from streamsim.advice import what_if
 from streamsim.analysis import kernel_assumptions
 from streamsim.answer import what_if_answer
-from streamsim.cli.code import code_of_issued, code_of_steps_noted
+from streamsim.cli.code import code_of_changed, code_of_issued
 from streamsim.cli.options import (
     CHUNKS,
     FILE,
@@ -34,7 +34,7 @@ from streamsim.errors import InputError
 from streamsim.files import write_text
 from streamsim.program import MOST_WORKERS, write_schedule
 from streamsim.timeline import recorded_timeline
-from streamsim.transform import IN_ROUNDS, ISSUE_ORDERS, Change, LoopSource, Work, changed_by, in_making_order, kernels
+from streamsim.transform import IN_ROUNDS, ISSUE_ORDERS, Change, LoopSource, Work, in_making_order, kernels
 from streamsim.transform import changes as make
 
 COUNT = click.IntRange(1, 1024)
@@ -139,7 +139,12 @@ def whatif_command(
     if given is not None and given.recorded is not None:
         was = recorded_timeline(found.as_it_is, given.recorded)
         beside = {"recorded": was, f"predicted with {found.together.change}": found.timeline}
-    text = None if language is None else _code(found.work, work, language, options)
+    text = None
+    if language is not None and found.work.source is not None:
+        source = found.work.source
+        text = code_of_issued(source.loop if isinstance(source, LoopSource) else source, language)
+    elif language is not None:
+        text = code_of_changed(work, changes, language)
     write_beside(beside, plot, trace)
     if output is not None and text is not None:
         write_text(text, output)
@@ -169,15 +174,6 @@ def _assumed(work: Work) -> list[str]:
         return []
     workload, config = work.pipeline.workload, work.pipeline.config
     return kernel_assumptions(workload, config.chunks, work.device, config.launch)
-
-
-def _code(changed: Work, work: Work, language: Language, options: dict[str, Any]) -> str:
-    """Return the program of the pipeline with the changes. Raises InputError if the steps of the schedule differ."""
-    if changed.source is not None:
-        source = changed.source
-        return code_of_issued(source.loop if isinstance(source, LoopSource) else source, language)
-    issued = changed_by(_changes(**{**options, "prefetch": None}), work).work.schedule
-    return code_of_steps_noted(issued, language, options["prefetch"] or 0)
 
 
 def _changes(**options: Any) -> tuple[Change, ...]:

@@ -29,8 +29,6 @@ LINES = {
     "predict --h2d 4KiB --chunks 4 --chunks=8": "--chunks: given twice",
     "code --h2d 4KiB --as cupy -oa.py --output b.py": "...--output: given twice",
     "predict --kernl 3": "...--kernl...--kernel",
-    "predict --h2d 200 MB --kernel 4ms": "200 MB: is in two words; write it as one: 200MB",
-    "predict --h2d 1MiB --set h2d.bandwidth=51 GB/s": "h2d.bandwidth=51 GB/s: is in two words; write it as one: h2d.ba",
     "predict --layers model.toml --resident layer9": "resident = 'layer9': no layer has this name",
     "loop --batch 2 --step 0s --batch-bytes 1MB": "--step = '0s': expected a time such as",
     "loop --batch 2 --step 45ms --sample 3x4": "...expected a shape and a type",

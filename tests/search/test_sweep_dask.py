@@ -66,7 +66,7 @@ def test_a_worker_that_dies_in_the_middle_loses_nothing(cluster: Any, whole: Pat
 def test_a_cluster_that_is_not_there_is_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("streamsim.cli.sweep.CLUSTER_S", 0.5)
+    monkeypatch.setattr("streamsim.cli.predict.CLUSTER_S", 0.5)
     for address in ("tcp://127.0.0.1:9", "no address"):
         assert main([*OPTIONS, "-o", str(tmp_path / "out.csv"), "--dask", address]) == 2
         out, err = capsys.readouterr()

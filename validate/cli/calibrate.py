@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from streamsim.cli.options import FILE, gpu_option
-from streamsim.cli.running import BriefCommand, noting_compilation, steps, tell
+from streamsim.cli.running import BriefCommand, steps, tell
 from streamsim.device import Device, shipped_front_ends, write_device
 from streamsim.errors import InputError
 from streamsim_validate.calibrate import (
@@ -51,8 +51,7 @@ def calibrate_command(output: Path, samples: Path | None, taken: Path | None, de
     found = read_samples(taken) if taken else _measured(device)
     if samples:
         write_samples(found, samples)
-    with noting_compilation():
-        profile = fits.fit(found)
+    profile = fits.fit(found)
     write_device(profile, output)
     why = "the samples have none of it" if taken else "it is not installed or sees no card"
     tell(*_front_ends(profile, found, why), f"{output}: {profile.description}")

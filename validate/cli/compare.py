@@ -9,7 +9,7 @@ import click
 
 from streamsim.cli.options import FILE, complete_device, format_options
 from streamsim.cli.printing import emit, page_asked, page_option, report_failures
-from streamsim.cli.running import BriefCommand, noting_compilation, verdict
+from streamsim.cli.running import BriefCommand, verdict
 from streamsim.device import load_device
 from streamsim.errors import InputError
 from streamsim_validate.compare import (
@@ -69,9 +69,8 @@ def compare_command(
     tolerances = [parse_tolerance(text) for text in fail_if]
     profile = None if device is None else load_device(device)
     found = {str(path): read_record(path) for path in records}
-    with noting_compilation():
-        comparisons = {name: compare(record, profile) for name, record in found.items()}
-        verdicts = {name: [judge(one, tolerance) for tolerance in tolerances] for name, one in comparisons.items()}
+    comparisons = {name: compare(record, profile) for name, record in found.items()}
+    verdicts = {name: [judge(one, tolerance) for tolerance in tolerances] for name, one in comparisons.items()}
     with verdict():
         if len(found) > 1:
             told = [{"record": n, **_plain(one, verdicts[n], worst)} for n, one in comparisons.items()]

@@ -19,7 +19,7 @@ from streamsim.cli.options import (
     workload_options,
 )
 from streamsim.cli.printing import emit
-from streamsim.cli.running import BriefCommand, note, noting_compilation, steps
+from streamsim.cli.running import BriefCommand, note, steps
 from streamsim.cli.work import grid_fields, workload_asked
 from streamsim.code import FRONT_END_OF, LANGUAGES, Language
 from streamsim.device import CALLS, Device, front_end_of
@@ -102,7 +102,7 @@ def tune_command(
         check_language(programs, files)
     if os.path.exists(journal_path(output)):
         note(f"going on from {journal_path(output)}")
-    with open_gpu(gpu) as opened, steps(sys.stderr) as on_step, noting_compilation():
+    with open_gpu(gpu) as opened, steps(sys.stderr) as on_step:
         _note_another_card(opened.card, device)
         found = tune(task, opened, on_step)
     data = {"device": device.name, "record": str(output), **found.to_json()}
