@@ -6,7 +6,7 @@ from typing import Any, Final, Literal
 
 import click
 
-from streamsim.cli.options import OUTPUT, device_options, one_of, option, pipeline_options
+from streamsim.cli.options import OUTPUT, device_options, one_of, option, part_options, pipeline_options
 from streamsim.cli.printing import print_data
 from streamsim.cli.running import BriefCommand, note
 from streamsim.cli.work import Given, Issued, place_layers, read_issued
@@ -38,6 +38,7 @@ WRITTEN_AS[".json"] = SCHEDULE
 @pipeline_options
 @place_layers
 @device_options
+@part_options
 @option(
     "--as language",
     "The language of the program, or schedule: the schedule as JSON. Default: that of the workload file's"

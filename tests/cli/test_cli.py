@@ -95,15 +95,6 @@ def test_every_option_reaches_the_pattern(
     assert parse_schedule(wanted.encode()) == schedule
 
 
-def test_code_takes_what_predict_takes(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """The command line of predict with another first word: what says nothing of the schedule changes nothing."""
-    shape = (*PIPELINE[1:], "--chunks", "8", "--streams", "2")
-    wanted = printed(capsys, "code", "--as", "schedule", *shape)
-    more = ("--device", "a100", "--connections", "4", "--json", "--samples", "9", "--seed", "1")
-    assert printed(capsys, "code", "--as", "schedule", *shape, *more, "--plot", str(tmp_path / "x.png")) == wanted
-    assert not list(tmp_path.iterdir())
-
-
 def test_a_schedules_file_is_predicted_as_its_pipeline_is(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     path = tmp_path / "s.json"
     recorded = [tmp_path / name for name in ("of-file.json.gz", "of-pipeline.json.gz")]
