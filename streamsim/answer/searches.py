@@ -17,7 +17,7 @@ from streamsim.page import Map, Shown, column_words, map_of, spread, value_words
 from streamsim.program import Config, Layers, Schedule, Workload
 from streamsim.report import Fact, Table, facts
 from streamsim.rules import TICKS_PER_S
-from streamsim.search import CONFIG, FASTER, RESULTS, WITHIN, Best, Sweep, evaluate_ticks, is_fast
+from streamsim.search import CONFIG, RESULTS, WITHIN, Best, Sweep, evaluate_ticks, is_fast
 from streamsim.text import format_bytes, format_change, format_ratio, format_seconds
 from streamsim.timeline import Timeline
 
@@ -53,7 +53,7 @@ def best_answer(
     counts, *doubts = how_sure(best)
     of_layers = tuple(work.assumed) if isinstance(work, Layers) else ()
     notes, link = device_notes(best.device, best.link, best.card, (*of_layers, *assumed))
-    groups = (_times(best), _risk(best), _changes(best), _memory(best), _bound(best), _faster(best))
+    groups = (_times(best), _risk(best), _changes(best), _memory(best), _bound(best))
     more = [counts]
     described = ""
     if isinstance(work, Schedule):
@@ -139,14 +139,6 @@ def _memory(best: Best[Any]) -> Iterator[Fact]:
 def _bound(best: Best[Any]) -> list[Fact]:
     name, bound = (BOUND_OF_WORK, best.work_bound) if best.work_bound else (BOUND_AS_ISSUED, best.issued_bound)
     return [bound_fact(name, bound, best.best.makespan_s, best.known_within, _named(best))]
-
-
-def _faster(best: Best[Any]) -> Iterator[Fact]:
-    took = best.best.makespan_s
-    for name in ("link", "kernel"):
-        if name in best.faster_s:
-            change = format_change(best.faster_s[name] / took - 1 if took else 0.0, best.known_within)
-            yield f"{name} {FASTER}x as fast", best.faster_s[name], f"{change} with the same schedule"
 
 
 def how_sure(best: Best[Any]) -> list[str]:

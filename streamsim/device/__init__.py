@@ -58,7 +58,6 @@ from streamsim.device.variations import (
     AS_SET,
     changed,
     current,
-    faster,
     full_name,
     mean_of,
     multiplied,

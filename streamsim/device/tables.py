@@ -47,7 +47,6 @@ class FieldSpec(msgspec.Struct, frozen=True, eq=False):
       where it would otherwise break the limit.
     - ``off``: for each effect, the value of the field with that effect switched off.
     - ``is_measured``: True for a whole number that a calibration measures. Two measured numbers have a mean.
-    - ``sped_up_with``: "link", "kernel" or "launch" if making that faster makes this field faster.
     - ``drawn_with``: the field of the same table whose random factor this field shares.
     """
 
@@ -58,7 +57,6 @@ class FieldSpec(msgspec.Struct, frozen=True, eq=False):
     gives_way: bool = False
     off: Mapping[str, float | str | SameAs] = {}
     is_measured: bool = False
-    sped_up_with: str = ""
     drawn_with: str = ""
 
 
@@ -176,7 +174,6 @@ EFFECTS = {
 }
 
 HostTime = Annotated[float, FieldSpec(off={"host": 0.0})]
-IssueTime = Annotated[float, FieldSpec(off={"host": 0.0}, sped_up_with="launch")]
 HandOverTime = Annotated[float, FieldSpec(off={"hand-over": 0.0})]
 
 
@@ -189,7 +186,7 @@ def _latency(**off: str) -> FieldSpec:
 def _rate(**off: str) -> FieldSpec:
     """Return the declaration of a copy's rate, with the higher rate that it is without each effect."""
     same = {effect: SameAs(higher) for effect, higher in off.items()}
-    return FieldSpec(at_most=tuple(off.values()), off=same, sped_up_with="link")
+    return FieldSpec(at_most=tuple(off.values()), off=same)
 
 
 class LinkDirection(ProfileTable, frozen=True):
@@ -218,9 +215,7 @@ class LinkDirection(ProfileTable, frozen=True):
     duplex_bandwidth_bytes_per_s: Annotated[float, _rate(duplex="bandwidth_bytes_per_s")]
     crowded_bandwidth_bytes_per_s: Annotated[float, _rate(crowd="bandwidth_bytes_per_s")]
     pageable_latency_s: Annotated[float, FieldSpec(at_least=("latency_s",), gives_way=True, off={"copy-latency": 0.0})]
-    pageable_bandwidth_bytes_per_s: Annotated[
-        float, FieldSpec(at_most=("bandwidth_bytes_per_s",), gives_way=True, sped_up_with="link")
-    ]
+    pageable_bandwidth_bytes_per_s: Annotated[float, FieldSpec(at_most=("bandwidth_bytes_per_s",), gives_way=True)]
 
 
 class Host(ProfileTable, frozen=True):
@@ -246,22 +241,22 @@ class Host(ProfileTable, frozen=True):
     Only front ends of array libraries have ``turn_s`` and ``first_launch_s``; calibrations of bare calls have 0.
     """
 
-    copy_s: IssueTime
-    kernel_s: IssueTime
-    record_s: IssueTime
-    wait_s: IssueTime
+    copy_s: HostTime
+    kernel_s: HostTime
+    record_s: HostTime
+    wait_s: HostTime
     synchronize_s: HostTime
     submit_s: HostTime
     wake_s: HostTime
-    graph_launch_s: IssueTime
-    graph_node_s: IssueTime
+    graph_launch_s: HostTime
+    graph_node_s: HostTime
     pageable_immediate_bytes: Annotated[int, FieldSpec(most=1 << 40)]
-    after_wait_s: IssueTime = 0.0
-    first_on_stream_s: Annotated[float, FieldSpec(off={"host": 0.0, "many-streams": 0.0}, sped_up_with="launch")] = 0.0
-    enter_s: IssueTime = 0.0
-    linear_s: IssueTime = 0.0
-    turn_s: IssueTime = 0.0
-    first_launch_s: IssueTime = 0.0
+    after_wait_s: HostTime = 0.0
+    first_on_stream_s: Annotated[float, FieldSpec(off={"host": 0.0, "many-streams": 0.0})] = 0.0
+    enter_s: HostTime = 0.0
+    linear_s: HostTime = 0.0
+    turn_s: HostTime = 0.0
+    first_launch_s: HostTime = 0.0
 
 
 class HandOver(ProfileTable, frozen=True):
@@ -388,7 +383,7 @@ class Compute(ProfileTable, frozen=True):
     resident_threads: Annotated[int, FieldSpec(most=1 << 40, off={"launch": 0})]
     arbitration: Arbitration
     kernel_signal: KernelSignal
-    kernels: Annotated[tuple[KernelCost, ...], FieldSpec(sped_up_with="kernel")] = ()
+    kernels: tuple[KernelCost, ...] = ()
     graph_gap_s: Annotated[float, FieldSpec(off={"launch": 0.0}, drawn_with="kernels")] = 0.0
 
 

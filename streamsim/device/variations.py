@@ -2,7 +2,6 @@
 
 - numbers set by name (``--set``, a sweep);
 - an effect switched off (counterfactuals);
-- the link, kernels or launches made faster;
 - a device drawn from the spread of its numbers;
 - the mean of two calibrations.
 
@@ -39,7 +38,7 @@ from streamsim.device.tables import (
     restored,
 )
 from streamsim.errors import LONGEST_S, SHORTEST_KERNEL_S, InputError, shown
-from streamsim.text import RATE, parser_for, unit_of
+from streamsim.text import parser_for, unit_of
 
 AS_SET = "assumed: as set"
 replace = msgspec.structs.replace
@@ -217,17 +216,6 @@ def without(device: Device, *effects: str) -> Device:
         }
         device = with_values(device, values)
     return device
-
-
-def faster(device: Device, what: str, factor: float) -> Device:
-    """Return ``device`` with "link", "kernel" or "launch" (the calls that issue work) ``factor`` times as fast."""
-    values: dict[str, Any] = {}
-    for name, table, field in declared(device):
-        if field.spec.sped_up_with == what:
-            value = getattr(table, field.name)
-            times = factor if field.unit == RATE else 1 / factor
-            values[name] = field.within(value * times) if field.is_number else multiplied_costs(value, times)[0]
-    return with_values(device, values)
 
 
 # Drawn

@@ -9,8 +9,6 @@ import os
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal, NamedTuple, get_args
 
-from msgspec.structs import replace
-
 from streamsim.errors import (
     LARGEST_BYTES,
     LARGEST_COUNT,
@@ -179,14 +177,6 @@ class Layers(Checked, frozen=True, omit_defaults=True):
     def weight_bytes(self) -> int:
         """Of all layers together."""
         return sum(layer.repeats * layer.weight_bytes for layer in self.layers)
-
-    def scaled(self, factor: float) -> Layers:
-        """Return the same layers with the times of all kernels multiplied by ``factor``."""
-        layers = []
-        for layer in self.layers:
-            kernels, backward = ([one.scaled(factor) for one in some] for some in (layer.kernels, layer.backward))
-            layers.append(replace(layer, kernels=tuple(kernels), backward=tuple(backward)))
-        return replace(self, layers=tuple(layers))
 
     @property
     def words(self) -> str:

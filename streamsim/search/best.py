@@ -41,7 +41,6 @@ from streamsim.search.searches import (
     Progress,
     SimulatedProgram,
     near_percent,
-    with_one_thing_faster,
     within,
 )
 from streamsim.transform import chunk_count
@@ -90,10 +89,6 @@ def best(
         took_s, n_bytes = took[config] / TICKS_PER_S, config.device_bytes(workload)
         return SimulatedProgram(config, config.words, took_s, serial_s, n_bytes)
 
-    def seconds_of(factor: float, card: Device) -> float:
-        kernels = (kernel.scaled(factor) if kernel.is_timed else kernel for kernel in workload.kernels)
-        return evaluate_ticks(replace(workload, kernels=tuple(kernels)), [winner], card, fast)[0] / TICKS_PER_S
-
     worked = f" with the host work of {winner.chunks} chunks" if workload.host_work_s else ""
     serial = SimulatedProgram(None, f"not cut{worked}, blocking copies", prediction.serial_s)
     bounds = (work_bound(workload, device, grid.memory, launch) for launch in grid.launch)
@@ -116,7 +111,6 @@ def best(
         floor_s=min([found.shortest, *map(found.bound, found.open_within(0))]) / TICKS_PER_S,
         work_bound=min(bounds, key=attrgetter("seconds")),
         issued_bound=prediction.issued_bound,
-        faster_s=with_one_thing_faster(seconds_of, device),
         compiled=fast,
         memory_bytes=grid.memory_limit_bytes,
         grid=grid,

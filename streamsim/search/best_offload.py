@@ -61,7 +61,6 @@ from streamsim.search.searches import (
     Best,
     Progress,
     SimulatedProgram,
-    with_one_thing_faster,
     within,
 )
 from streamsim.text import format_bytes
@@ -145,10 +144,6 @@ def best_offload(
     schedule = search.config(best).schedule(layers)
     prediction = predict(schedule, device)
 
-    def seconds_of(factor: float, card: Device) -> float:
-        some = layers if factor == 1 else layers.scaled(factor)
-        return _seconds(search.config(best).schedule(some), card)
-
     return Best(
         best=search.result(best),
         simplest=search.result(lean),
@@ -165,7 +160,6 @@ def best_offload(
         simplest_exact=every is not None and exact and near_ways <= MOST_LEAN,
         floor_s=floor / TICKS_PER_S,
         issued_bound=prediction.issued_bound,
-        faster_s=with_one_thing_faster(seconds_of, device),
         compiled=is_fast(),
         memory_bytes=limit,
         pinned_limit_bytes=pinned_limit_bytes,

@@ -10,7 +10,7 @@ import msgspec
 
 from streamsim.advice import WhatIf
 from streamsim.analysis import Bound, bound_json
-from streamsim.device import Device, faster, known_within
+from streamsim.device import Device, known_within
 from streamsim.displayed import Result, attributes
 from streamsim.errors import short
 from streamsim.program import Layers, Schedule, Workload
@@ -20,7 +20,6 @@ from streamsim.text import format_ratio, format_seconds
 C = TypeVar("C")
 Progress = Callable[[int, int], None]  # takes the amount done and the total
 
-FASTER = 1.1
 SURE = ("programs", "simulated", "left_open", "left_open_because", "lists_all", "exact", "simplest_exact", "floor_s")
 NEVER = 1 << 62  # ticks
 NEAR_PERCENT = 1  # the simplest candidate within this margin of the shortest is the one to use
@@ -86,7 +85,6 @@ class Best(Result, msgspec.Struct, Generic[C], frozen=True):
 
     - ``work_bound``: a time that no way to cut and issue the workload beats; ``issued_bound``: one that ``best`` cannot
       beat.
-    - ``faster_s``: its makespan with one thing 1.1 times as fast; empty for changes of a program.
 
     **Certainty.**
 
@@ -128,7 +126,6 @@ class Best(Result, msgspec.Struct, Generic[C], frozen=True):
     left_open: int = 0
     left_open_because: str | None = None
     work_bound: Bound | None = None
-    faster_s: dict[str, float] = {}
     memory_bytes: int | None = None
     pinned_limit_bytes: int | None = None
     grid: Grid | None = None
@@ -196,9 +193,8 @@ class Best(Result, msgspec.Struct, Generic[C], frozen=True):
         said |= {"first": self._first(), "speedup": self.speedup}
         said |= bound_json("work", self.work_bound) if self.work_bound else {}
         said |= bound_json("issued", self.issued_bound)
-        said |= {"faster_by": FASTER} if self.faster_s else {}
         said |= {"device_bytes": self.best.device_bytes, "inputs": {"device": self.device}}
-        said |= attributes(self, "faster_s", "memory_bytes", "link", *SURE, "compiled")
+        said |= attributes(self, "memory_bytes", "link", *SURE, "compiled")
         if isinstance(self.work, Layers):
             return (
                 said | attributes(self.work, "passes", "direction", "assumed") | attributes(self, "pinned_limit_bytes")
@@ -229,13 +225,3 @@ class Best(Result, msgspec.Struct, Generic[C], frozen=True):
 
 def _as_word(value: Any) -> str:
     return ",".join(value) if isinstance(value, tuple) else str(value)
-
-
-def with_one_thing_faster(seconds_of: Callable[[float, Device], float], device: Device) -> dict[str, float]:
-    """Return the seconds of a program with one thing 1.1 times as fast, for "link", "kernel" and "launch".
-
-    Bandwidths are multiplied by 1.1, times are divided by 1.1. ``seconds_of`` takes the factor of all kernels' own
-    times, and the device.
-    """
-    factors = {"link": 1.0, "kernel": 1 / FASTER, "launch": 1.0}
-    return {thing: seconds_of(factor, faster(device, thing, FASTER)) for thing, factor in factors.items()}

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import COST, LATENCIES, SLOWER, devices, make_device
+from strategies import LATENCIES, SLOWER, devices, make_device
 
 from streamsim.cli import main
 from streamsim.device import (
@@ -18,7 +18,6 @@ from streamsim.device import (
     changed,
     current,
     device_names,
-    faster,
     fields_of,
     full_name,
     link_words,
@@ -55,7 +54,6 @@ def test_a_field_is_declared_by_fields_of_its_own_table_and_known_effects(table:
     assert spec.off.keys() <= EFFECTS.keys()
     assert {value.field for value in spec.off.values() if isinstance(value, SameAs)} <= set(names)
     assert spec.drawn_with in ("", *names)
-    assert spec.sped_up_with in ("", "link", "kernel", "launch")
     assert not (spec.at_least and spec.at_most)
 
 
@@ -97,7 +95,6 @@ def test_what_is_multiplied_by_one_is_what_it_was(name: str) -> None:
     device = load_device(name)
     assert multiplied(device, dict.fromkeys(number_names(device), 1.0)) == device
     assert mean_of(device, device) == device
-    assert all(faster(device, what, 1.0) == device for what in ("link", "kernel", "launch"))
 
 
 @given(devices(), devices())
@@ -110,15 +107,6 @@ def test_a_mean_lies_between_what_was_measured_and_counts_are_the_first_ones(one
         elif full != "compute.kernels":
             assert getattr(getattr(mean, name), field.name) == getattr(getattr(one, name), field.name)
     assert (mean.connections, mean.sources) == (one.connections, one.sources)
-
-
-def test_twice_as_fast_is_half_the_time() -> None:
-    device = make_device(copy=4, synchronize=3, kernels=(COST,))
-    launch = faster(device, "launch", 2.0).host
-    assert (launch.copy_s, launch.synchronize_s) == (2e-9, device.host.synchronize_s)
-    assert faster(device, "link", 2.0).d2h.pageable_bandwidth_bytes_per_s == 2e9
-    (cost,) = faster(device, "kernel", 2.0).compute.kernels
-    assert cost.duration_s == pytest.approx([seconds / 2 for seconds in COST.duration_s])
 
 
 # Names, and what follows
