@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from streamsim.compiled import simulate_one_of_many
 from streamsim.device import PUBLISHED_WITHIN, Device, as_device
-from streamsim.diagnosis.mistakes import MISTAKES, STOPPED_EARLY, Mistake, made, pairs, with_ops
+from streamsim.diagnosis.mistakes import MISTAKES, STOPPED_EARLY, Mistake, made, pairs
 from streamsim.displayed import Result, attributes
 from streamsim.errors import InputError, check_number, check_whole, counted, short
 from streamsim.program import Config, Kernel, Schedule, Synchronize, Workload
@@ -114,7 +114,7 @@ class CandidateProgram(msgspec.Struct, frozen=True):
     @property
     def is_open_ended(self) -> bool:
         """True if the mistake explains nearly any time that is too long."""
-        return any(mistake.kind == "clock" for mistake in self.mistakes)
+        return any(mistake.is_open_ended for mistake in self.mistakes)
 
 
 class NextMeasurement(msgspec.Struct, frozen=True):
@@ -242,7 +242,8 @@ def _as_measured(meant: Work, time: Measured) -> Work:
         what = "uncut" if time.uncut else f"streams = {time.streams}"
         raise InputError(f"{what}: a schedule has its streams and chunks; give a workload")
     elif time.without_kernels:
-        meant = with_ops(meant, (op for op in meant.schedule.ops if not isinstance(op, Kernel)))
+        ops = tuple(op for op in meant.schedule.ops if not isinstance(op, Kernel))
+        meant = Work(replace(meant.schedule, ops=ops, unchunked=None), meant.device)
     if meant.schedule.launch == "graph":
         raise InputError("launch = 'graph': a graph makes none of the usual mistakes; diagnose the live program")
     return meant
@@ -311,10 +312,10 @@ def _takes_s(program: Work) -> float:
 
 def _returns_s(program: Work) -> float:
     """Return the seconds until all calls have returned, without the waits at the end."""
-    ops = list(program.schedule.ops)
+    ops = program.schedule.ops
     while len(ops) > 1 and isinstance(ops[-1], Synchronize):
-        ops.pop()
-    return simulate_one_of_many(with_ops(program, ops).schedule, program.device).host_s
+        ops = ops[:-1]
+    return simulate_one_of_many(replace(program.schedule, ops=ops, unchunked=None), program.device).host_s
 
 
 # A second measurement

@@ -26,6 +26,7 @@ from streamsim.transform.changes import (
     TO_BE_SAID,
     Change,
     Changed,
+    Undo,
     changed,
     changed_by,
     chunks,

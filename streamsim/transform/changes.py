@@ -10,14 +10,25 @@ changes are made one after another.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from functools import reduce
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from streamsim.device import Device
+from streamsim.device import CALLS, COMPILED, Device, front_end_of, with_front_end, with_values
 from streamsim.errors import SHORTEST_KERNEL_S, InputError, counted, shown
-from streamsim.program import Config, Copy, HostWork, Kernel, Op, Schedule, Synchronize, WaitThread
+from streamsim.program import (
+    LEGACY_STREAM,
+    Config,
+    Copy,
+    HostOp,
+    HostWork,
+    Kernel,
+    Op,
+    Schedule,
+    Synchronize,
+    WaitThread,
+)
 from streamsim.text import format_bytes, format_seconds
 from streamsim.timeline import call_name
 from streamsim.transform import calls_and_memory as calls
@@ -53,6 +64,14 @@ from streamsim.transform.work import LayersSource, LoopSource, Work
 # Of the gap between two kernels of a graph, the part that a profiler counts to a kernel launched by itself: 0.6 of 1.0
 # us, by five nets that PyTorch's profiler recorded live on an H100 and an H200 and that were captured then.
 GAP_IN_A_RECORDED_TIME = 0.6
+# The host stages pageable copies. Profiles have the rate of memory in the host's caches. Other memory is slower, and
+# pages that were never written fault first: 1.8 to 3 GB/s in public threads, 0.5 to 2.8 GB/s in recordings.
+COLD, COLD_BYTES_PER_S = 0.6, {"h2d": 4e9, "d2h": 1e9}
+# Loading a module holds the first launch: 0.4 to 41 ms in public recordings. A context or a compiler takes seconds.
+FIRST_RUN_S = 0.2e-3, 10.0
+ALLOCATION_S = 20e-6, 1e-3  # cudaMalloc and cudaFree together, for each chunk
+ALLOCATED_BYTES_PER_S = 30e9  # and the most time for much memory: 32 ms for 1 GiB in a public thread
+SHORT_S = 2e-6  # a short kernel
 ISSUE_ORDERS = {"depth-first", "breadth-first"}
 CAN_BE_CUT = "your steps can be cut"
 NEEDS_NO_RESULT = "the host needs no result before the end"
@@ -232,6 +251,29 @@ def _of_results(condition: str) -> Callable[[Work], str]:
     return lambda work: condition if work.pipeline is None and is_recorded(work.schedule) else ""
 
 
+# Changes that are undone, as whoever does not know better writes a program. ``level``: 0.0 for the least time that this
+# costs and 1.0 for the most, where no size tells it. The program itself is returned where nothing can be undone.
+
+Undo = Callable[[Work, float], Work]
+
+
+def _undone(work: Work, ops: Iterable[Op], **fields: object) -> Work:
+    """Return the program with other ops, and other fields of its schedule."""
+    schedule = replace(work.schedule, ops=tuple(ops), unchunked=None, **fields)
+    return work if schedule == work.schedule else work.issued(schedule)
+
+
+def _behind_chunks(work: Work, *more: Op) -> list[Op]:
+    """Return the ops with the ops ``more`` behind each chunk except the last.
+
+    A chunk ends where the next op goes back in the order copy in, kernel, copy out.
+    """
+    ops = work.schedule.ops
+    works = [i for i, op in enumerate(ops) if isinstance(op, Copy | Kernel)]
+    ends = {i for i, j in pairwise(works) if stage_of(ops[j]) < stage_of(ops[i])}
+    return [new for i, op in enumerate(ops) for new in (op, *(more if i in ends else ()))]
+
+
 # Memory and calls
 
 
@@ -245,6 +287,21 @@ def pin() -> Change:
 
     words = "allocate the host buffers as pinned memory"
     return Change("--pin", make, lambda _: words, of_loop=_setting("pin_memory=True", is_pinned=True))
+
+
+def pageable(meant: Work, level: float) -> Work:
+    """Undo :func:`pin`: the host memory is pageable, warm (0.0) or cold (1.0)."""
+    if meant.pipeline is not None:
+        made = meant.with_options(memory="pageable")
+    else:
+        buffers = (replace(b, memory="pageable") if b.memory == "pinned" else b for b in meant.schedule.buffers)
+        made = _undone(meant, meant.schedule.ops, buffers=tuple(buffers))
+    rates = {}
+    for name, link in (("h2d", meant.device.h2d), ("d2h", meant.device.d2h)):
+        warm = link.pageable_bandwidth_bytes_per_s
+        least = min(COLD * warm, COLD_BYTES_PER_S[name])
+        rates[f"{name}.pageable_bandwidth_bytes_per_s"] = 1 / ((1 - level) / warm + level / least)
+    return made._replace(device=with_values(meant.device, rates))
 
 
 def keep() -> Change:
@@ -269,6 +326,24 @@ def off_legacy() -> Change:
     return Change("--off-legacy", lambda work: _still_ordered(work, without_legacy(work.schedule)), does)
 
 
+def kernels_in_legacy(meant: Work, _: float) -> Work:
+    """Undo :func:`off_legacy`: kernels are in the default stream; ordinary streams wait for it, else it would race."""
+    ops = (replace(op, stream=LEGACY_STREAM) if isinstance(op, Kernel) else op for op in meant.schedule.ops)
+    return _beside_legacy(meant, ops)
+
+
+def short_in_legacy(meant: Work, _: float) -> Work:
+    """Undo :func:`off_legacy` for a short kernel, or a cudaMemset, behind each chunk."""
+    short = Kernel(stream=LEGACY_STREAM, name="kernel in the default stream", duration_s=SHORT_S)
+    return _beside_legacy(meant, _behind_chunks(meant, short)) if len(meant.schedule.used_streams) > 1 else meant
+
+
+def _beside_legacy(meant: Work, ops: Iterable[Op]) -> Work:
+    if LEGACY_STREAM in meant.schedule.used_streams:
+        return meant
+    return _undone(meant, ops, streams=("blocking",) * len(meant.schedule.streams))
+
+
 def make_async() -> Change:
     """Let no copy hold the host, nor a synchronisation with its stream right behind the copy."""
     return Change(
@@ -280,6 +355,11 @@ def make_async() -> Change:
     )
 
 
+def blocking(meant: Work, _: float) -> Work:
+    """Undo :func:`make_async`: each copy holds the host."""
+    return _undone(meant, (replace(op, blocking=True) if isinstance(op, Copy) else op for op in meant.schedule.ops))
+
+
 def drop_sync() -> Change:
     """Let the host wait only at the end."""
     return Change(
@@ -289,6 +369,11 @@ def drop_sync() -> Change:
         _of_results(NEEDS_NO_RESULT),
         of_loop=_setting("the loss read once in a while", LATER, reads_loss=False),
     )
+
+
+def waiting(meant: Work, _: float) -> Work:
+    """Undo :func:`drop_sync`: the host waits behind each chunk."""
+    return _undone(meant, _behind_chunks(meant, Synchronize()))
 
 
 def _depth_first(work: Work) -> Work | None:
@@ -309,6 +394,16 @@ def pool() -> Change:
     )
 
 
+def allocating(meant: Work, level: float) -> Work:
+    """Undo :func:`pool`: memory is allocated before each chunk and freed behind it (not behind the last)."""
+    least, most = ALLOCATION_S
+    copied = sum(op.bytes for op in meant.schedule.ops if isinstance(op, Copy))
+    chunks = 1 + len(_behind_chunks(meant, Synchronize())) - len(meant.schedule.ops)
+    most += copied / chunks / ALLOCATED_BYTES_PER_S
+    work = HostWork(least + level * (most - least), "cudaMalloc")
+    return _undone(meant, [work, *_behind_chunks(meant, Synchronize(name="cudaFree"), work)])
+
+
 def warm_calls() -> Change:
     """Make calls once before that hold the host far longer than others of their kind."""
 
@@ -321,6 +416,14 @@ def warm_calls() -> Change:
         return f"make the call once before: {call_name(op)} of ops[{slow[0]}] {held}"
 
     return Change("--warm-calls", lambda work: work.issued(calls.without_slow_calls(work)), does)
+
+
+def first_run(meant: Work, level: float) -> Work:
+    """Undo :func:`warm_calls`: the host loads a module before the first launch; without kernels, at its start."""
+    (least, most), ops = FIRST_RUN_S, meant.schedule.ops
+    first = next((i for i, op in enumerate(ops) if isinstance(op, Kernel)), 0)
+    loading = HostWork(least + level * (most - least), "loading the module")
+    return _undone(meant, [*ops[:first], loading, *ops[first:]])
 
 
 def workers(count: int) -> Change:
@@ -356,6 +459,11 @@ def chunks(count: int) -> Change:
     return Change(f"--chunks {count}", make, lambda _: f"cut into {counted(count, 'chunk')}", needs)
 
 
+def not_cut(meant: Work, _: float) -> Work:
+    """Undo :func:`chunks`: all work is one chunk."""
+    return meant.with_options(order="depth-first", chunks=1, streams=1, buffers=None) if meant.pipeline else meant
+
+
 def streams(count: int) -> Change:
     """Deal the chunks out to ``count`` streams in turn."""
 
@@ -379,6 +487,19 @@ def streams(count: int) -> Change:
     return Change(f"--streams {count}", make, does)
 
 
+def one_stream(meant: Work, _: float) -> Work:
+    """Undo :func:`streams`: all is in one stream, without waits and records of events, which do nothing there."""
+
+    def moved(op: Op) -> Op:
+        if isinstance(op, Synchronize) and (op.stream is not None or op.event is not None):
+            return replace(op, stream=1, event=None)
+        return replace(op, stream=1) if isinstance(op, Copy | Kernel) else op
+
+    if len(meant.schedule.used_streams) < 2:
+        return meant
+    return _undone(meant, (moved(op) for op in meant.schedule.ops if isinstance(op, Copy | Kernel | HostOp)))
+
+
 def _has_own_streams(config: Config) -> bool:
     return config.is_blocking or config.is_prefetch
 
@@ -398,6 +519,14 @@ def order(name: str) -> Change:
         return f"issue the same ops in another order: {said}{role}{blocking}"
 
     return Change(f"--order {name}", make, does)
+
+
+def few_queues(meant: Work, _: float) -> Work:
+    """Undo :func:`order` and :func:`connections`: breadth-first issue over one hardware queue."""
+    was = meant.pipeline
+    if was is None or was.config.streams < 2 or was.config.pattern != "depth-first":
+        return meant
+    return meant.with_options(order="breadth-first")._replace(device=meant.device.with_connections(1))
 
 
 def prefetch(depth: int) -> Change:
@@ -487,6 +616,13 @@ def front_end_cost(factor: float, text: str) -> Change:
         return work.issued(replace(work.schedule, ops=tuple(_cheaper(op, factor) for op in work.schedule.ops)))
 
     return Change(f"--front-end-cost {text}", make, _nothing)
+
+
+def of_a_library(meant: Work, level: float) -> Work:
+    """Undo :func:`front_end_cost`: the calls are a library's, CuPy's (0.0) or PyTorch's (1.0), which cost more."""
+    if front_end_of(meant.device) not in (CALLS, COMPILED):
+        return meant
+    return meant._replace(device=with_front_end(meant.device, "pytorch" if level > 0.5 else "cupy"))
 
 
 def _cheaper(op: Op, factor: float) -> Op:
