@@ -47,6 +47,7 @@ Tries = Iterator[tuple[Change, ...]]
 LEAST_WORK = 0.02  # of the time of slow calls: a program of less work is none to make faster
 RING = 2  # times as many buffers
 OWN = 0  # a buffer for each chunk
+GOLDEN = 0.618  # share of a model from one layer that stays on the card to the next: any number of them is spread
 SEVERAL = (2, 4)  # streams for what is one chunk now
 MOST_OPS = 20_000  # of a schedule with finer chunks
 
@@ -184,13 +185,30 @@ class _Rows:
         return any(of.setdefault(needs.chunk[i], ops[i].stream or 0) != (ops[i].stream or 0) for i in works)
 
     def buffered(self) -> Tries:
-        """Layers that take turns over more buffers: one more, twice as many, one for each."""
+        """Layers that take turns over more buffers: one more, twice as many, one for each; or that stay on the card."""
         assert isinstance(self._work.source, LayersSource)
         layers, config = self._work.source.layers, self._work.source.config
         slots, all_slots = config.slots(layers), replace(config, depth=len(layers.steps)).slots(layers)
         for depth in dict.fromkeys((slots + 1, RING * slots, all_slots)):
             if slots < depth <= all_slots:
                 yield (make.depth(depth),)
+        yield from ((change,) for change in self.kept())
+
+    def kept(self) -> Iterator[Change]:
+        """Layers that stay on the card: all of them, or those for which there is room, spread over the model."""
+        assert isinstance(self._work.source, LayersSource)
+        layers, config, device = self._work.source.layers, self._work.source.config, self._work.device
+        stay, steps = config.numbers(layers), layers.steps
+        kept = {*range(len(steps))}
+        if not device.has_room(layers.weight_bytes + config.reserve_bytes):
+            free, more = (device.memory_bytes or 0) - config.device_bytes(layers), kept - stay
+            kept = {*stay}
+            for n in sorted(more, key=lambda n: n * GOLDEN % 1):
+                if steps[n].weight_bytes <= free:
+                    free -= steps[n].weight_bytes
+                    kept.add(n)
+        if kept > stay:
+            yield make.resident(tuple(dict.fromkeys(steps[n].name for n in sorted(kept))))
 
     def finer(self) -> Tries:
         chunks, most, workload = self._chunks(), self._values.most_chunks, self._pipeline and self._pipeline.workload

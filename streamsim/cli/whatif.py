@@ -27,7 +27,7 @@ from streamsim.cli.options import (
 )
 from streamsim.cli.printing import OWN_CARD, beside_options, emit, page_option, write_beside
 from streamsim.cli.running import BriefCommand
-from streamsim.cli.work import Asked, is_given, place_layers, work_of
+from streamsim.cli.work import Asked, is_given, names_of, place_layers, work_of
 from streamsim.code import LANGUAGES, Language
 from streamsim.device import MOST_CONNECTIONS, dump_device, load_device
 from streamsim.errors import InputError
@@ -55,6 +55,7 @@ OF_A_VALUE = ("workers", "buffers", "depth", "chunks", "streams", "order", "pref
 MAKERS: dict[str, Callable[..., Change]] = {
     **{name: getattr(make, name) for name in (*FLAGS, *OF_A_VALUE) if name != "async"},
     "async": make.make_async,
+    "resident": lambda text: make.resident(names_of(text)),
     "set_connections": make.connections,
     "on_device": lambda name: make.on_device(load_device(name)),
     "front_end_cost": lambda text: make.front_end_cost(_factor("--front-end-cost", text), text),
@@ -75,6 +76,7 @@ MAKERS: dict[str, Callable[..., Change]] = {
     "--buffers", "Use this many times the device buffers; 0: one a chunk.", click.IntRange(0, 1024), metavar="TIMES"
 )
 @option("--depth", "Stream layers through this many buffers.", COUNT)
+@option("--resident", "Keep the layers of these names, separated by commas, on the card.", metavar="NAMES")
 @option("--chunks", "Cut the work into this many chunks in all: a multiple of its chunks now.", CHUNKS)
 @option("--streams", "Issue the steps over this many streams in turn.", COUNT)
 @option("--order", "Issue chunk by chunk, or stage by stage.", one_of((*sorted(ISSUE_ORDERS), IN_ROUNDS)))

@@ -281,9 +281,14 @@ def layers_asked(params: dict[str, Any]) -> LayersSource:
     """Return the layers in the file, with what options say of passes, and how to place them. Raises InputError."""
     layers = read_layers(params["layers"])
     layers = replace(layers, **{name: params[name] for name in ("passes", "direction") if params[name]})
-    names = tuple(name for name in map(str.strip, (params.get("resident") or "").split(",")) if name)
     depth = Offload().depth if params.get("depth") is None else params["depth"]
+    names = names_of(params.get("resident") or "")
     return LayersSource(layers, Offload(depth, names, params["memory"], params["reserve"] or 0))
+
+
+def names_of(text: str) -> tuple[str, ...]:
+    """Return the names in ``text``, between commas."""
+    return tuple(name for name in map(str.strip, text.split(",")) if name)
 
 
 def grid_fields(params: dict[str, Any], workload: Workload, card: Device) -> dict[str, Any]:

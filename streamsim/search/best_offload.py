@@ -283,15 +283,19 @@ class PlacementSearch:
         layers, config, makespan_s = self._layers, self.config(way), self.took[way] / TICKS_PER_S
         load, streamed = loading(layers, config), [layers.steps[number] for number in way.streamed]
         words = f"depth {way.depth}, {len(config.resident)} of {len(layers.steps)} layers stay"
+        words = words if streamed else EVERYTHING_FITS
+        options = ["--resident", ",".join(config.resident)] if config.resident else []
+        options += ["--depth", str(way.depth)] if streamed and way.depth != Offload().depth else []
+        gain = _seconds(Offload().schedule(layers), self._device) / makespan_s if makespan_s else 1.0
         more = {
+            **{"words": words, "options": options, "gain": gain, "condition": ""},  # as of whatif
             "pinned_bytes": config.pinned_bytes(layers),
             "streamed": tuple(step.name for step in streamed),
             "streamed_bytes": sum(step.weight_bytes for step in streamed),
             "load_s": 0.0 if load is None else _seconds(load, self._device),
             "pass_s": makespan_s / layers.passes,
         }
-        words, n_bytes = words if streamed else EVERYTHING_FITS, config.device_bytes(layers)
-        return SimulatedProgram(config, words, makespan_s, device_bytes=n_bytes, more=more)
+        return SimulatedProgram(config, words, makespan_s, device_bytes=config.device_bytes(layers), more=more)
 
 
 # Placements and their bounds

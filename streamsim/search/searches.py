@@ -217,11 +217,7 @@ class Best(Result, msgspec.Struct, Generic[C], frozen=True):
             return {name: more[name] for name in ("words", "options", "gain", "condition")}
         usual, now = type(use.config)(), msgspec.structs.asdict(use.config)  # type: ignore[arg-type]
         other = ((name, value) for name, value in now.items() if value != getattr(usual, name))
-        options = [word for name, value in other for word in (f"--{name.replace('_', '-')}", _as_word(value))]
+        options = [word for name, value in other for word in (f"--{name.replace('_', '-')}", str(value))]
         before_s = use.serial_s or next(iter(self.compared.values())).makespan_s
         gain = before_s / use.makespan_s if use.makespan_s else 1.0
         return {"words": use.words, "options": options, "gain": gain, "condition": ""}
-
-
-def _as_word(value: Any) -> str:
-    return ",".join(value) if isinstance(value, tuple) else str(value)

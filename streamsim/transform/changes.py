@@ -88,7 +88,7 @@ TO_BE_SAID = {INDEPENDENT, CAN_BE_CUT, NEEDS_NO_LEGACY}  # before a change is ma
 # Changes are made in this order: of memory and calls, of the order of work, of its times, of graphs, of the device.
 MAKING_ORDER = (
     *("--keep", "--pin", "--off-legacy", "--async", "--drop-sync", "--pool", "--warm-calls", "--workers"),
-    *("--drop-waits", "--buffers", "--depth", "--chunks", "--streams", "--order", "--prefetch"),
+    *("--drop-waits", "--buffers", "--resident", "--depth", "--chunks", "--streams", "--order", "--prefetch"),
     *("--front-end-cost", "--kernel", "--graph", "--step-graphs", "--live", "--set-connections", "--on-device"),
 )
 
@@ -164,7 +164,7 @@ class Changed(NamedTuple):
     @property
     def option_words(self) -> tuple[str, ...]:
         """Return the words of the command line that make the changes with ``streamsim whatif``."""
-        return tuple(word for option in self.options for word in option.split())
+        return tuple(word for option in self.options for word in option.split(maxsplit=1))
 
     def to_json(self, gain: float) -> dict[str, Any]:
         """Return what a command says first, with the ``gain`` of the changes: the time before over that with them."""
@@ -589,21 +589,42 @@ def buffers(times: int) -> Change:
 def depth(count: int) -> Change:
     """Stream layers through ``count`` buffers."""
 
-    def of(work: Work) -> LayersSource:
-        if not isinstance(work.source, LayersSource):
-            raise InputError(f"--depth {count}: the program streams no layers")
-        return work.source
+    def does(work: Work) -> str:
+        source = _layers_of(work)
+        return f"stream the layers through {count} buffers in place of {source.config.slots(source.layers)}"
 
-    def make(work: Work) -> Work:
-        layers, config = of(work).layers, replace(of(work).config, depth=count)
-        return Work(config.schedule(layers), work.device, LayersSource(layers, config))
+    return _placed(f"--depth {count}", does, depth=count)
+
+
+def resident(names: Sequence[str]) -> Change:
+    """Keep the layers of these ``names`` on the card, and stream the others."""
 
     def does(work: Work) -> str:
-        slots = of(work).config.slots(of(work).layers)
-        more = format_bytes(make(work).schedule.device_bytes - work.schedule.device_bytes)
-        return f"stream the layers through {count} buffers in place of {slots} ({more} more): --depth {count}"
+        steps = len(_layers_of(work).layers.steps)
+        return f"keep {'all' if len(names) == steps else f'{len(names)} of {steps}'} layers on the card"
 
-    return Change(f"--depth {count}", make, does)
+    return _placed(f"--resident {','.join(names)}", does, resident=tuple(names))
+
+
+def _placed(option: str, does: Callable[[Work], str], **fields: Any) -> Change:
+    """Return the change that gives the placement of layers other ``fields``."""
+
+    def make(work: Work) -> Work:
+        source = _layers_of(work)
+        config = replace(source.config, **fields)
+        return Work(config.schedule(source.layers), work.device, LayersSource(source.layers, config))
+
+    def words(work: Work) -> str:
+        more = make(work).schedule.device_bytes - work.schedule.device_bytes
+        return f"{does(work)} ({format_bytes(abs(more))} {'less' if more < 0 else 'more'})"
+
+    return Change(option, make, words)
+
+
+def _layers_of(work: Work) -> LayersSource:
+    if not isinstance(work.source, LayersSource):
+        raise InputError("the program streams no layers")
+    return work.source
 
 
 # What calls and kernels take

@@ -14,7 +14,7 @@ from strategies import devices, schedules
 
 from streamsim.advice import advise, explain, what_if
 from streamsim.cli.whatif import _changes, whatif_command
-from streamsim.device import Device, load_device
+from streamsim.device import Device, load_device, with_memory_limit
 from streamsim.errors import InputError
 from streamsim.model import simulate
 from streamsim.program import (
@@ -322,17 +322,23 @@ def six_layers() -> Layers:
 def test_layers_are_never_cut_nor_run_side_by_side(memory: Any, depth: int) -> None:
     layers, config = six_layers(), Offload(depth, (), memory)
     schedule = config.schedule(layers)
-    weights = sorted(op.bytes for op in schedule.ops if isinstance(op, Copy))
+    weights = {op.bytes for op in schedule.ops if isinstance(op, Copy)}
     names = [op.name for op in schedule.ops if isinstance(op, Kernel)]
     for trial in advise(schedule, H200, LayersSource(layers, config)).trials:
         ops = trial.made.work.schedule.ops
-        assert sorted(op.bytes for op in ops if isinstance(op, Copy)) == weights
+        assert {op.bytes for op in ops if isinstance(op, Copy)} <= weights
         assert [op.name for op in ops if isinstance(op, Kernel)] == names
         assert len({op.stream for op in ops if isinstance(op, Kernel)}) == 1
 
 
-def test_layers_in_one_buffer_are_told_to_take_two() -> None:
+@pytest.mark.parametrize(
+    ("room", "meant"),
+    [(2, Offload(2)), (6, Offload(1, tuple(f"block.{n}" for n in range(6))))],  # for so many layers
+)
+def test_layers_in_one_buffer_are_told_to_take_two_or_to_stay(room: int, meant: Offload) -> None:
     layers, config = six_layers(), Offload(depth=1)
-    found = explain(config.schedule(layers), load_device("ideal"), LayersSource(layers, config))
+    found = explain(
+        config.schedule(layers), with_memory_limit(load_device("ideal"), room * 64 * MI), LayersSource(layers, config)
+    )
     assert found.first is not None
-    assert found.first.made.work.schedule == Offload(depth=2).schedule(layers)
+    assert found.first.made.work.schedule == meant.schedule(layers)

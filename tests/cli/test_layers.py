@@ -53,3 +53,16 @@ def test_code_and_best_write_the_program(capsys: pytest.CaptureFixture[str], fol
     printed(capsys, "best", "--layers", "model.toml", "--memory-limit", "140MB", "--as", "pytorch", "-o", "best.py")
     found = best_offload(MODEL, "h200:pytorch", 140_000_000)  # with the calls of the library
     assert (folder / "best.py").read_text() == code_of_layers(MODEL, found.simplest.config)
+
+
+@pytest.mark.parametrize("limit", ["200MB", "300MB", "1GB"])
+@pytest.mark.parametrize("command", ["best", "explain"])
+def test_what_is_said_first_of_layers_whatif_makes_with_the_same_gain(
+    command: str, limit: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_toml(replace(MODEL, layers=MODEL.layers * 3), folder / "model.toml")
+    device = ("--device", "a100", "--memory-limit", limit, "--json")
+    first = json.loads(printed(capsys, command, "--layers", "model.toml", *device))["first"]
+    said = json.loads(printed(capsys, "whatif", "model.toml", *device, *first["options"]))["first"]
+    assert (said["options"], said["gain"]) == (first["options"], pytest.approx(first["gain"]))
+    assert first["gain"] > 1.03
