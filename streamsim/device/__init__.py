@@ -44,13 +44,11 @@ from streamsim.device.tables import (
     Compute,
     CopyEngines,
     Field,
-    FieldSpec,
     FrontEnd,
     HandOver,
     Host,
     KernelCost,
     LinkDirection,
-    ProfileTable,
     SameAs,
     fields_of,
 )

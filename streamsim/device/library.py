@@ -125,10 +125,7 @@ def digest_of(device: Device) -> str:
 
 
 def read_device(path: str | os.PathLike[str]) -> Device:
-    """Read the device profile in a TOML file. Raises InputError naming the file, the field and the value.
-
-    Warns with a :class:`streamsim.errors.Notice` if the file has numbers that profiles no longer use.
-    """
+    """Read the device profile in a TOML file. Raises InputError naming the file, the field and the value."""
     return parse_device(read_bytes(path, LARGEST_TOML_BYTES), one_line(str(path)))
 
 
@@ -144,31 +141,17 @@ def dump_device(device: Device) -> str:
 
 def parse_device(text: str | bytes, where: str = "device") -> Device:
     """Return the profile in the TOML ``text``. Raises InputError whose message begins with ``where``."""
-
-    def prepared(plain: dict[str, Any]) -> dict[str, Any]:
-        tables = ((table, part) for table, part in plain.items() if isinstance(part, dict))
-        names = {_full_name(table, name) for table, part in tables for name in part}
-        retired = [name for name in RETIRED if name in names]
-        if retired:
-            words = f"{where}: {', '.join(retired)}: no longer part of a profile, left out"
-            warnings.warn(words, Notice, stacklevel=5)
-        return without_retired(plain)
-
-    return parse_toml(text, Device, "device", where, prepared=prepared)
+    return parse_toml(text, Device, "device", where, prepared=without_retired)
 
 
 def without_retired(profile: dict[str, Any]) -> dict[str, Any]:
     """Return a profile, as plain data, without the retired numbers, their sources and spreads."""
-
-    def kept(table: str, values: dict[str, Any]) -> dict[str, Any]:
-        return {name: value for name, value in values.items() if _full_name(table, name) not in RETIRED}
-
-    return {name: kept(name, part) if isinstance(part, dict) else part for name, part in profile.items()}
-
-
-def _full_name(table: str, name: str) -> str:
-    """Return the name of a number with its table; sources and spreads have such names already."""
-    return name if table in ("sources", "spread") else f"{table}.{name}"
+    found = {}
+    for table, part in profile.items():
+        prefix = "" if table in ("sources", "spread") else f"{table}."
+        is_table = isinstance(part, dict)
+        found[table] = {k: v for k, v in part.items() if f"{prefix}{k}" not in RETIRED} if is_table else part
+    return found
 
 
 # Cards by name

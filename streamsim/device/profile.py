@@ -28,13 +28,12 @@ from streamsim.device.tables import (
     paces,
 )
 from streamsim.errors import (
-    LARGEST_BYTES,
     LEAST_SHARE,
+    Bytes,
     InputError,
     NoRoomError,
     check_is,
     check_number,
-    check_whole,
     short,
     shown,
 )
@@ -98,7 +97,7 @@ class Device(ProfileTable, frozen=True):
     sources: dict[str, str]
     spread: dict[str, float] = msgspec.field(default_factory=dict)
     schema_version: int = SCHEMA_VERSION
-    memory_bytes: int | None = None
+    memory_bytes: Bytes | None = None
     link: str = ""
     front_ends: dict[str, FrontEnd] = msgspec.field(default_factory=dict)
 
@@ -111,8 +110,6 @@ class Device(ProfileTable, frozen=True):
         for name, calls in self.front_ends.items():
             check_is(f"front_ends.{name}", calls, FrontEnd)
             _check_source(f"front_ends.{name}.source", calls.source)
-        if self.memory_bytes is not None:
-            check_whole("memory_bytes", self.memory_bytes, 1, LARGEST_BYTES)
         _check_sources(self)
 
     def __repr__(self) -> str:

@@ -9,24 +9,15 @@ field therefore needs one line, in its table. The ending of a number's name is i
 from bisect import bisect_right
 from collections.abc import Mapping
 from functools import lru_cache
+from itertools import pairwise
 from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
 
 import msgspec
 
-from streamsim.errors import (
-    LARGEST_BYTES,
-    LONGEST_S,
-    SHORTEST_KERNEL_S,
-    InputError,
-    check_choice,
-    check_is,
-    check_number,
-    check_tuple,
-    check_whole,
-)
-from streamsim.text import RATE, unit_of
+from streamsim.errors import Bytes, Checked, InputError, KernelTime, Limits, limits_of
+from streamsim.text import unit_of
 
-SLOWEST_BYTES_PER_S, FASTEST_BYTES_PER_S = 1e6, 1e15
+RATES = SLOWEST_BYTES_PER_S, FASTEST_BYTES_PER_S = (1e6, 1e15)
 
 
 class SameAs(NamedTuple):
@@ -35,10 +26,9 @@ class SameAs(NamedTuple):
     field: str
 
 
-class FieldSpec(msgspec.Struct, frozen=True, eq=False):
+class FieldSpec(Limits, frozen=True, eq=False):
     """The declaration of a field.
 
-    - ``least``, ``most``: limits of a number, if they are not those of its unit.
     - ``at_least``: fields of the same table, declared earlier, that are lower limits of this field. If one of them
       changes, this field changes by the same amount.
     - ``at_most``: fields of the same table, declared earlier, that are upper limits of this field. If one of them
@@ -50,8 +40,6 @@ class FieldSpec(msgspec.Struct, frozen=True, eq=False):
     - ``drawn_with``: the field of the same table whose random factor this field shares.
     """
 
-    least: int | None = None
-    most: int | None = None
     at_least: tuple[str, ...] = ()
     at_most: tuple[str, ...] = ()
     gives_way: bool = False
@@ -64,11 +52,11 @@ NO_SPEC = FieldSpec()
 
 
 class Field(NamedTuple):
-    """A field of a table: its name, declaration, type and default (``msgspec.NODEFAULT``: it has no default)."""
+    """A field of a table: its name, declaration, declared type and default (``msgspec.NODEFAULT``: it has none)."""
 
     name: str
     spec: FieldSpec
-    kind: Any
+    type: Any
     default: Any
 
     @property
@@ -79,25 +67,11 @@ class Field(NamedTuple):
     @property
     def is_number(self) -> bool:
         """True for a rate or a time: a calibration measures it, and it has a spread."""
-        return self.kind is float
-
-    def check(self, value: object) -> None:
-        """Raise InputError unless ``value`` has the field's type and lies within its limits."""
-        origin, of = get_origin(self.kind), get_args(self.kind)
-        if self.kind is int:
-            check_whole(self.name, value, *self._limits)
-        elif self.kind is float:
-            check_number(self.name, value, *self._limits)
-        elif origin is Literal:
-            check_choice(self.name, value, of)
-        elif origin is tuple:
-            check_tuple(self.name, value, of[0], *([int] if of[0] is float else []))
-        elif isinstance(kind := dict if origin is dict else self.kind, type):
-            check_is(self.name, value, kind)
+        return float in (self.type, *get_args(self.type))
 
     def within(self, value: float) -> float:
         """Return the rate or time nearest to ``value`` that a profile may hold."""
-        least, most = self._limits
+        least, most = limits_of(self.type)
         return float(max(least, min(value, most)))
 
     def tied(self, values: Mapping[str, Any]) -> Any:
@@ -106,32 +80,24 @@ class Field(NamedTuple):
         value = min([value, *(values[name] for name in spec.at_most)])
         return max([value, *(values[name] for name in spec.at_least)])
 
-    @property
-    def _limits(self) -> tuple[Any, Any]:
-        rate, time = (SLOWEST_BYTES_PER_S, FASTEST_BYTES_PER_S), (0.0, LONGEST_S)
-        least, most = (0, LARGEST_BYTES) if self.kind is int else rate if self.unit == RATE else time
-        spec = self.spec
-        return least if spec.least is None else spec.least, most if spec.most is None else spec.most
-
 
 @lru_cache
 def fields_of(table: type[msgspec.Struct]) -> tuple[Field, ...]:
     """Return the fields of a profile's table, in the order of their declaration."""
     found = []
     for one in msgspec.structs.fields(table):
-        kind, spec = get_args(one.type) if get_origin(one.type) is Annotated else (one.type, NO_SPEC)
-        found.append(Field(one.name, spec, kind, one.default))
+        spec = get_args(one.type)[1] if get_origin(one.type) is Annotated else NO_SPEC
+        found.append(Field(one.name, spec, one.type, one.default))
     return tuple(found)
 
 
-class ProfileTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=False):
+class ProfileTable(Checked, frozen=True):
     """A table of a profile. It checks every field's type, limits and ties against its declaration."""
 
     def __post_init__(self) -> None:
-        fields, values = fields_of(type(self)), msgspec.structs.asdict(self)
-        for field in fields:
-            field.check(values[field.name])
-        for field in fields:
+        Checked.__post_init__(self)
+        values = msgspec.structs.asdict(self)
+        for field in fields_of(type(self)):
             value, nearest = values[field.name], field.tied(values)
             if value != nearest and not field.spec.gives_way:
                 below = value < nearest
@@ -186,7 +152,7 @@ def _latency(**off: str) -> FieldSpec:
 def _rate(**off: str) -> FieldSpec:
     """Return the declaration of a copy's rate, with the higher rate that it is without each effect."""
     same = {effect: SameAs(higher) for effect, higher in off.items()}
-    return FieldSpec(at_most=tuple(off.values()), off=same)
+    return FieldSpec(*RATES, at_most=tuple(off.values()), off=same)
 
 
 class LinkDirection(ProfileTable, frozen=True):
@@ -215,7 +181,9 @@ class LinkDirection(ProfileTable, frozen=True):
     duplex_bandwidth_bytes_per_s: Annotated[float, _rate(duplex="bandwidth_bytes_per_s")]
     crowded_bandwidth_bytes_per_s: Annotated[float, _rate(crowd="bandwidth_bytes_per_s")]
     pageable_latency_s: Annotated[float, FieldSpec(at_least=("latency_s",), gives_way=True, off={"copy-latency": 0.0})]
-    pageable_bandwidth_bytes_per_s: Annotated[float, FieldSpec(at_most=("bandwidth_bytes_per_s",), gives_way=True)]
+    pageable_bandwidth_bytes_per_s: Annotated[
+        float, FieldSpec(*RATES, at_most=("bandwidth_bytes_per_s",), gives_way=True)
+    ]
 
 
 class Host(ProfileTable, frozen=True):
@@ -304,18 +272,15 @@ class KernelCost(ProfileTable, frozen=True):
 
     name: str
     parameter: int
-    elements: tuple[int, ...]
-    duration_s: tuple[float, ...]
+    elements: tuple[Bytes, ...]
+    duration_s: tuple[KernelTime, ...]
 
     def __post_init__(self) -> None:
         ProfileTable.__post_init__(self)
         if len(self.elements) < 2 or len(self.elements) != len(self.duration_s):
             raise InputError(f"elements = {self.elements!r}: expected at least two, as many as duration_s")
-        if any(b <= a for a, b in zip((0, *self.elements), self.elements, strict=False)):
-            raise InputError(f"elements = {self.elements!r}: expected positive and increasing")
-        check_whole("elements", self.elements[-1], 1, LARGEST_BYTES)
-        for value in self.duration_s:
-            check_number("duration_s", value, SHORTEST_KERNEL_S, LONGEST_S)
+        if any(b <= a for a, b in pairwise(self.elements)):
+            raise InputError(f"elements = {self.elements!r}: expected increasing numbers")
         if self.duration_s[-1] <= self.duration_s[-2]:
             raise InputError(f"duration_s = {self.duration_s!r}: expected the last above the one before it")
 

@@ -37,7 +37,7 @@ from streamsim.device.tables import (
     fields_of,
     restored,
 )
-from streamsim.errors import LONGEST_S, SHORTEST_KERNEL_S, InputError, shown
+from streamsim.errors import LONGEST_S, SHORTEST_KERNEL_S, InputError, check_of, shown
 from streamsim.text import parser_for, unit_of
 
 AS_SET = "assumed: as set"
@@ -163,7 +163,7 @@ def _read(device: Device, name: str, value: Any) -> Any:
     parse = parser_of(device, name) if isinstance(value, str) else None
     read = value if parse is None else parse(value, name)
     try:
-        next(field for full, _, field in declared(device) if full == name).check(read)
+        check_of(next(field.type for full, _, field in declared(device) if full == name))(name.rpartition(".")[2], read)
     except InputError as error:
         raise InputError(f"{name.partition('.')[0]}.{error}") from None
     return read
