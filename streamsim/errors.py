@@ -263,5 +263,10 @@ def _each(check: Check) -> Check:
 
 
 def _tuple_of(kind: Any) -> Check:
-    kinds = (int, float) if kind is float else (kind,) if isinstance(kind, type) else ()
-    return lambda field, value: check_tuple(field, value, *kinds)
+    kinds = frozenset([kind] if isinstance(kind, type) else [])
+
+    def check_items(field: str, value: Any) -> None:
+        if type(value) is not tuple or (kinds and not kinds.issuperset(map(type, value))):
+            check_tuple(field, value, *kinds)
+
+    return check_items

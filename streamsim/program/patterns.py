@@ -15,19 +15,17 @@ chunk. Arrays that are copied once go in stream 0 before the passes, and back af
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache
 from itertools import accumulate
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Annotated, Any, Literal, NamedTuple, get_args
 
-import msgspec
 from msgspec.structs import replace
 
 from streamsim.collector import collector_off
-from streamsim.errors import MOST_CHUNKS, InputError, check_calls, check_choice, check_whole, counted
-from streamsim.program.builder import Program
+from streamsim.errors import MOST_CHUNKS, Checked, InputError, Limits, check_calls, counted
 from streamsim.program.schedule import (
     LAUNCHES,
+    Buffer,
     Copy,
     Direction,
     HostWork,
@@ -37,6 +35,7 @@ from streamsim.program.schedule import (
     RecordEvent,
     Region,
     Schedule,
+    StreamKind,
     Synchronize,
     WaitEvent,
     check_schedule,
@@ -109,8 +108,7 @@ class Body(NamedTuple):
 Pass = tuple[Body, ...]
 
 
-@dataclass(frozen=True)
-class ChunkLoop:
+class ChunkLoop(NamedTuple):
     """The calls of a program over all chunks.
 
     - ``events``: the names of a chunk's events. Events are numbered chunk by chunk.
@@ -128,31 +126,6 @@ class ChunkLoop:
     def steps(self) -> Iterator[Step]:
         """All steps, in the order of issue."""
         return (step for bodies in self.passes for body in bodies for step in body.steps)
-
-
-class Turns(NamedTuple):
-    """A loop's numbers of chunks, streams and buffers. ``slots``: buffers of one chunk; None: one for each chunk."""
-
-    chunks: int
-    streams: int
-    slots: int | None
-
-    @property
-    def ahead(self) -> int:
-        """Return the number of rounds by which a body that follows is behind the others."""
-        return 0 if self.slots == 1 else 1
-
-    def distance(self, distance: Distance) -> int:
-        """Return a distance in chunks."""
-        return (self.slots or 1) if distance == "buffers" else distance
-
-    def recorded(self, step: RecordStep) -> int:
-        """Return the number of chunks, from the first on, that make the record ``step``."""
-        if step.awaited is None:
-            return self.chunks
-        distance = self.distance(step.awaited)
-        is_needless = step.between_streams and distance % self.streams == 0
-        return 0 if is_needless else max(0, self.chunks - distance)
 
 
 class IssueOrder(NamedTuple):
@@ -246,6 +219,7 @@ def loop_of(order: Order, is_ring: bool, stages: Stages) -> ChunkLoop:
 
 HostMemory = Literal["pinned", "pageable"]
 HOST_MEMORIES: tuple[HostMemory, ...] = get_args(HostMemory)
+Count = Annotated[int, Limits(1, MOST_CHUNKS)]
 
 
 def useful_streams(order: Order, chunks: int) -> int:
@@ -258,7 +232,7 @@ def most_streams(workload: Workload, order: Order = "depth-first") -> int:
     return 1 if workload.in_order and not ISSUE_ORDERS[order].keeps_order else MOST_CHUNKS
 
 
-class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Config(Checked, frozen=True):
     """A way to cut and issue a workload.
 
     - ``streams``: the number of streams over which chunks take turns; 1 for a prefetching program, which has three
@@ -270,25 +244,19 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     order: Order = "depth-first"
-    chunks: int = 1
-    streams: int = 1
-    buffers: int | None = None
+    chunks: Count = 1
+    streams: Count = 1
+    buffers: Count | None = None
     memory: HostMemory = "pinned"
     launch: Launch = "live"
 
     def __post_init__(self) -> None:
-        check_choice("order", self.order, ORDERS)
-        check_whole("chunks", self.chunks, 1, MOST_CHUNKS)
-        check_whole("streams", self.streams, 1, MOST_CHUNKS)
-        check_choice("memory", self.memory, HOST_MEMORIES)
-        check_choice("launch", self.launch, LAUNCHES)
+        Checked.__post_init__(self)
         issued = ISSUE_ORDERS[self.order]
-        if self.buffers is not None:
-            check_whole("buffers", self.buffers, 1, MOST_CHUNKS)
-            if issued.ring is None:
-                raise InputError(
-                    f"buffers = {self.buffers}: a ring of buffers is issued depth-first or prefetched, not {self.order}"
-                )
+        if self.buffers is not None and issued.ring is None:
+            raise InputError(
+                f"buffers = {self.buffers}: a ring of buffers is issued depth-first or prefetched, not {self.order}"
+            )
         if issued.own_streams and self.streams > 1:
             own = counted(issued.own_streams, "stream")
             raise InputError(f"streams = {self.streams}: the order {self.order} has {own} of its own; leave it out")
@@ -329,10 +297,17 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         issued = ISSUE_ORDERS[self.order]
         return "ring" if self.buffers is not None and issued.ring is not issued.loop else self.order
 
-    @property
-    def turns(self) -> Turns:
-        """The numbers of chunks, streams and buffers of the loop."""
-        return Turns(self.chunks, self.streams, self.slots)
+    def distance(self, distance: Distance) -> int:
+        """Return a distance in chunks."""
+        return (self.slots or 1) if distance == "buffers" else distance
+
+    def records(self, step: RecordStep) -> int:
+        """Return the number of chunks, from the first on, that make the record ``step``."""
+        if step.awaited is None:
+            return self.chunks
+        distance = self.distance(step.awaited)
+        is_needless = step.between_streams and distance % self.streams == 0
+        return 0 if is_needless else max(0, self.chunks - distance)
 
     def loop(self, workload: Workload) -> ChunkLoop:
         """Return the loop that issues the chunks of a workload."""
@@ -386,8 +361,6 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def schedule(self, workload: Workload) -> Schedule:
         """Return the program of a workload. Raises InputError if it cannot be cut and issued in this way."""
         self.check(workload)
-        with collector_off():  # nothing that is made here becomes garbage before the end
-            program = _Pipeline(workload, self).issued()
         unchunked = None
         if self.chunks > 1 or not self.is_blocking:
             unchunked = Config("serial", memory=self.memory).schedule(workload.loaded_once(self.chunks))
@@ -396,7 +369,8 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             name += f" S={self.streams}"
         if self.slots is not None:
             name += f" K={self.slots}"
-        return program.schedule(name, launch=self.launch, unchunked=unchunked)
+        with collector_off():  # nothing that is made here becomes garbage before the end
+            return _Pipeline(workload, self).schedule(name, unchunked)
 
     def device_bytes(self, workload: Workload) -> int:
         """Return the bytes of all device buffers of the program."""
@@ -415,6 +389,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 # first chunk, in the loop's first stream, for which the other streams wait. They go back after the last chunk.
 
 HOST_WORK = "host work"  # before a chunk
+NON_BLOCKING: StreamKind = "non-blocking"
 Piece = tuple[Region, Region]  # of an array: on the card, and on the host
 Arrays = list[list[Piece | None]]  # the piece that each chunk has of each array
 
@@ -423,9 +398,8 @@ class _Pipeline:
     """The program of a workload, while it is issued: what each chunk copies and runs, and which events are recorded."""
 
     def __init__(self, workload: Workload, config: Config) -> None:
-        self._program, self._config, self._recorded = Program(), config, set[int]()
-        self._loop, self._turns = config.loop(workload), config.turns
-        cut = workload.in_chunks(config.chunks)
+        self._config, self._loop, cut = config, config.loop(workload), workload.in_chunks(config.chunks)
+        self._ops, self._buffers, self._recorded = list[Op](), list[Buffer](), set[int]()
         runs = cut.cut(config.chunks)
         self._kernels = [kernels for part in runs for kernels in [list(cut.kernels_of(part))] * part.many]
         chunks = [part for part in runs for _ in range(part.many)]
@@ -437,6 +411,8 @@ class _Pipeline:
         sums = self._arrays("once_out", [part.d2h_once for part in chunks])
         # Without an output array, kernels write the last input.
         self._written = [*self._outputs, *sums] or self._inputs[-1:]
+        recorded = (config.records(step) for step in self._loop.steps if isinstance(step, RecordStep))
+        self._events = max(recorded, default=0) * len(self._loop.events)
 
     def _arrays(self, prefix: str, sizes: Sequence[tuple[int, ...]], slots: int | None = None) -> Arrays:
         """Declare arrays of which each chunk has these bytes.
@@ -447,46 +423,44 @@ class _Pipeline:
 
     def _array(self, name: str, sizes: Sequence[int], slots: int | None) -> list[Piece | None]:
         starts = [*accumulate(sizes, initial=0)]
-        self._program.buffer(f"h_{name}", starts[-1], self._config.memory)
+        self._buffers.append(Buffer(f"h_{name}", starts[-1], self._config.memory))
         if slots is None:
-            self._program.device(f"d_{name}", starts[-1])
+            self._buffers.append(Buffer(f"d_{name}", starts[-1], "device"))
             places = [(f"d_{name}", start) for start in starts]
         else:
-            for slot in range(slots):
-                self._program.device(f"d_{name}_{slot}", max(sizes))
+            self._buffers += [Buffer(f"d_{name}_{slot}", max(sizes), "device") for slot in range(slots)]
             places = [(f"d_{name}_{i % slots}", 0) for i in range(len(sizes))]
         return [
             (Region(*place, size), Region(f"h_{name}", start, size)) if size else None
             for place, start, size in zip(places, starts, sizes, strict=False)
         ]
 
-    def issued(self) -> Program:
+    def schedule(self, name: str, unchunked: Schedule | None) -> Schedule:
         """Issue what is copied once, and all passes over the chunks; at the end the host waits for all."""
-        loop, turns, behind = self._loop, self._turns, self._turns.ahead
-        streams = [self._program.stream().number for _ in loop.roles or range(turns.streams)]
-        first, *others = streams[: turns.chunks]
-        recorded = (turns.recorded(step) for step in loop.steps if isinstance(step, RecordStep))
-        self._program._events = max(recorded, default=0) * len(loop.events)
+        config, loop = self._config, self._loop
+        behind = 0 if config.slots == 1 else 1  # rounds by which a body that follows is behind the others
+        streams = [*range(1, 1 + (len(loop.roles) or config.streams))]
+        first, *others = streams[: config.chunks]
         self._copy_in_once(first, [] if loop.roles else others)
         for bodies in loop.passes:
-            for i in range(turns.chunks + behind * any(body.follows for body in bodies)):
+            for i in range(config.chunks + behind * any(body.follows for body in bodies)):
                 for body in bodies:
                     chunk = i - behind if body.follows else i
-                    if 0 <= chunk < turns.chunks and (not body.needs_output or _at(self._outputs, chunk)):
+                    if 0 <= chunk < config.chunks and (not body.needs_output or _at(self._outputs, chunk)):
                         for step in body.steps:
-                            self._program._ops += self._calls(step, chunk)
+                            self._ops += self._calls(step, chunk)
         if loop.ends:
             first, *others = [streams[k] for k in loop.ends]
         self._copy_out_once(first, others)
-        self._program.synchronize()
-        return self._program
+        ops, kinds = (*self._ops, Synchronize()), (NON_BLOCKING,) * len(streams)
+        return Schedule(ops, kinds, tuple(self._buffers), self._events, config.launch, name, unchunked)
 
     def _calls(self, step: Step, chunk: int) -> Iterator[Op]:
         if isinstance(step, Prepare):
             if self._host_s[chunk]:
                 yield HostWork(self._host_s[chunk], HOST_WORK)
             return
-        stream = 1 + (chunk % self._turns.streams if step.stream == TURN else step.stream)
+        stream = 1 + (chunk % self._config.streams if step.stream == TURN else step.stream)
         match step:
             case Issue("run"):
                 yield from self._runs(chunk, stream)
@@ -494,13 +468,12 @@ class _Pipeline:
                 yield from self._copies("h2d", _at(self._inputs, chunk), stream)
             case Issue():
                 yield from self._copies("d2h", _at(self._outputs, chunk), stream)
-            case RecordStep():
-                if chunk < self._turns.recorded(step):
-                    event = self._event(step.event, chunk)
-                    yield RecordEvent(event, stream)
-                    self._recorded.add(event)
+            case RecordStep() if chunk < self._config.records(step):
+                event = self._event(step.event, chunk)
+                yield RecordEvent(event, stream)
+                self._recorded.add(event)
             case WaitStep():
-                event = self._event(step.event, chunk - self._turns.distance(step.before))
+                event = self._event(step.event, chunk - self._config.distance(step.before))
                 if event in self._recorded:
                     yield WaitEvent(event, stream)
 
@@ -514,24 +487,28 @@ class _Pipeline:
         """Return the number of a chunk's event; negative before the first chunk."""
         return chunk * len(self._loop.events) + self._loop.events.index(name)
 
+    def _new_event(self) -> int:
+        self._events += 1
+        return self._events - 1
+
     def _copies(self, direction: Direction, pieces: Sequence[Piece], stream: int) -> list[Op]:
         is_blocking = self._config.is_blocking
         return [Copy(direction, card.bytes, stream, host, card, is_blocking) for card, host in pieces]
 
     def _copy_in_once(self, first: int, others: Sequence[int]) -> None:
         """Copy the arrays of ``h2d_once`` to the card in the first stream, and let the other streams wait for them."""
-        self._program._ops += self._copies("h2d", self._once_in, first)
+        self._ops += self._copies("h2d", self._once_in, first)
         if others and (self._once_in or self._once_out):  # the events of the last copies have later numbers
-            loaded = self._program.event().number
+            loaded = self._new_event()
             if self._once_in:
-                self._program._ops += [RecordEvent(loaded, first), *(WaitEvent(loaded, stream) for stream in others)]
+                self._ops += [RecordEvent(loaded, first), *(WaitEvent(loaded, stream) for stream in others)]
 
     def _copy_out_once(self, first: int, others: Sequence[int]) -> None:
         """Let the first stream wait for the others, and copy the arrays of ``d2h_once`` back."""
         for stream in others if self._once_out else ():
-            event = self._program.event().number
-            self._program._ops += [RecordEvent(event, stream), WaitEvent(event, first)]
-        self._program._ops += self._copies("d2h", self._once_out, first)
+            event = self._new_event()
+            self._ops += [RecordEvent(event, stream), WaitEvent(event, first)]
+        self._ops += self._copies("d2h", self._once_out, first)
 
 
 def _at(arrays: Arrays, chunk: int) -> list[Piece]:
