@@ -69,31 +69,26 @@ def replay_answer(found: Replay) -> Answer:
 def choices_answer(recording: Recording, spans: list[NamedSpan], title: str, inputs: dict[str, Any]) -> Answer:
     """Return what --gpu, --process and --window may name. ``inputs``: what was asked, for JSON."""
     used = sorted({recording.threads[thread].process for thread in set(recording.calls.thread.tolist())})
-    held = {card.id: format_bytes(card.memory_bytes) if card.memory_bytes else "" for card in recording.cards}
-    cards = [(f"--gpu {card.id}", card.name, held[card.id]) for card in recording.cards]
+    held = [format_bytes(card.memory_bytes) * (card.memory_bytes > 0) for card in recording.cards]
+    cards = [(f"--gpu {card.id}", card.name, size) for card, size in zip(recording.cards, held, strict=True)]
     processes = [(f"--process {process}", "", "") for process in used]
     windows = list(map(_window, spans))
     left = len(spans) - MOST_SPANS
-    data = {
-        "devices": to_builtins(recording.cards),
-        "processes": used,
-        "windows": to_builtins(spans),
-    }
+    found = {"devices": to_builtins(recording.cards), "processes": used, "windows": to_builtins(spans)}
     return Answer(
         title=title,
         facts=_cut_facts("", (cards, processes, windows[:MOST_SPANS])),
         notes=(f"and {left:,} more names: --all has them",) if left > 0 else (),
         more=(_cut_facts("", [windows[MOST_SPANS:]]),) if left > 0 else (),
-        data={"inputs": inputs, **data},
+        data={"inputs": inputs, **found},
     )
 
 
 def _window(span: NamedSpan) -> Row:
     option = f"--window '{one_line(span.name, LONGEST_CELL)}'"
     longest, first = format_seconds(span.longest_s), format_seconds(span.first_s)
-    if span.count == 1:
-        return option, longest, f"at {first}"
-    return option, f"{longest} at the longest", f"{span.count} times, first at {first}"
+    several = span.count > 1
+    return option, longest + " at the longest" * several, f"{span.count} times, first " * several + f"at {first}"
 
 
 # What was recorded

@@ -26,10 +26,6 @@ from streamsim.report.bars import (
     stream_name,
 )
 from streamsim.report.pictures import (
-    BAR,
-    MOMENTS,
-    MOST_BARS,
-    busy_share,
     picture_format,
     plot_compared,
     plot_gantt,

@@ -1,8 +1,7 @@
 """Time lines as pictures (Gantt charts): the host and the engines above, the streams below; and pictures as files.
 
 The colours are told apart by the colour-blind and in grey print: dark, middle and light. A thin line in a
-stream's row says that its next op was ready but had to wait for its engine. A row of very many ops shows
-for each moment the share of the time that each kind takes, as single bars could not be seen.
+stream's row says that its next op was ready but had to wait for its engine.
 """
 
 from __future__ import annotations
@@ -51,7 +50,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 Spans = NDArray[np.int64]  # a row each: kind, from, to (ticks), lane, number (0: none)
-Times = NDArray[np.floating[Any]]
 
 UNDATED: dict[str, dict[str, None]] = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
 BACKEND = "MPLBACKEND"
@@ -60,9 +58,7 @@ IDLE_COLOUR, EDGE_COLOUR = "#F3F3F3", "#333333"
 UNITS = ((1e-6, 1e9, "ns"), (1e-3, 1e6, "us"), (1.0, 1e3, "ms"), (float("inf"), 1.0, "s"))  # below: per second, name
 
 BAR, WAITS_BAR, GAP = 0.8, 0.09, 0.4  # in rows: a bar, the line of a wait, the space between groups of rows
-MOST_BARS = 500  # of a kind in a row; beyond, shares
-MOMENTS = 500  # at which shares are drawn
-MOST_STREAMS = 64
+MOMENTS = 500  # of the time axis: the least bar of pages lasts one of them
 MOST_LANES = 8  # that a row grows with
 DPI, WIDTH_IN, ROW_IN, ROWS_IN, MARGINS_IN = 200, 9.0, 0.28, 8.5, 1.0  # a row, and the most for all of them
 PT_PER_IN, TITLE_PT, FONT_PT, NUMBER_PT, EDGE_PT = 72, 10, 8.0, 6.5, 0.4
@@ -222,10 +218,8 @@ def _rows(timeline: Timeline) -> list[_Row]:
     late, used = (ready >= 0) & (ready < start), np.unique(stream[stream >= 0]).tolist()
     streams = [
         _Row(stream_name(one), np.hstack([by_stream[:, stream == one], waits[:, late & (stream == one)]]))
-        for one in used[:MOST_STREAMS]
+        for one in used
     ]
-    if len(used) > MOST_STREAMS:
-        streams.append(_Row(f"{len(used) - MOST_STREAMS} more streams", waits[:, :0]))
     groups = [group for group in (_host_rows(timeline), engines, streams) if group]
     for group in groups[1:]:
         group[0] = group[0]._replace(above=GAP)
@@ -346,21 +340,14 @@ class _Chart:
         self._ax.broken_barh([(0.0, last)], (top, height), color=IDLE_COLOUR, lw=0, zorder=0.5)
         beside = self._ax.get_yaxis_transform()
         self._ax.text(1.005, top + height / 2, row.note, transform=beside, va="center", fontsize=self._font)
-        kinds, counts = np.unique(row.spans[0], return_counts=True)
-        if counts.max(initial=0) > MOST_BARS:
-            self._draw_shares(row, top, height)
-        else:
-            for kind in kinds.tolist():
-                self._draw_bars(kind, row, top, height / row.lanes)
-
-    def _edges(self, row: _Row, kind: int) -> tuple[Times, Times]:
-        """Return where the bars of a kind begin and end; those of pages, such as faults, last a moment at least."""
-        _, start, end, *_ = row.spans[:, row.spans[0] == kind] * self._per_tick
-        return start, np.maximum(end, start + self._until / MOMENTS) if kind == KINDS.index(PAGES) else end
+        for kind in np.unique(row.spans[0]).tolist():
+            self._draw_bars(kind, row, top, height / row.lanes)
 
     def _draw_bars(self, kind: int, row: _Row, top: float, lane_height: float) -> None:
-        left, right = self._edges(row, kind)
-        lanes, number = row.spans[3:, row.spans[0] == kind]
+        _, left, right, lanes, number = row.spans[:, row.spans[0] == kind]
+        left, right = left * self._per_tick, right * self._per_tick
+        if kind == KINDS.index(PAGES):  # such as faults, which take no time
+            right = np.maximum(right, left + self._until / MOMENTS)
         name, colour = self._colours[kind]
         in_per_unit, middle = self._width_in / self._until, top + (lanes + 0.5) * lane_height
         height = WAITS_BAR if name == WAITS else lane_height
@@ -375,26 +362,3 @@ class _Chart:
         words = {"color": INK.get(name), "ha": "center", "va": "center_baseline", "fontsize": NUMBER_PT}
         for k in ((number > 0) & has_room).nonzero()[0].tolist():
             self._ax.text((left[k] + right[k]) / 2, middle[k], str(number[k]), words)
-
-    def _draw_shares(self, row: _Row, top: float, height: float) -> None:
-        """Stack, from below, the share of each moment that each kind takes."""
-        edges = np.linspace(0.0, self._until, MOMENTS + 1)
-        base = np.zeros(MOMENTS)
-        for kind in np.unique(row.spans[0]).tolist():
-            above = np.minimum(base + busy_share(*self._edges(row, kind), edges), 1.0)
-            lower, upper = (top + height * (1 - np.append(level, level[-1])) for level in (base, above))
-            name, colour = self._colours[kind]
-            area = self._ax.fill_between(edges, lower, upper, step="post", color=colour, lw=0)
-            area.set_gid(f"{row.name}: {name} shares")
-            base = above
-
-
-def busy_share(start: Times, end: Times, edges: Times) -> Times:
-    """Return the share (0..1) of the time between neighbouring ``edges`` in which at least one of the spans runs."""
-    order = np.argsort(start)
-    start, end = start[order], np.maximum.accumulate(end[order])
-    start[1:] = np.maximum(start[1:], end[:-1])  # only what no earlier span covers
-    busy = np.cumsum(end - start)
-    times = np.append(0.0, np.stack([start, end], axis=1))
-    share: Times = np.diff(np.interp(edges, times, np.append(0.0, np.stack([busy - (end - start), busy], axis=1))))
-    return share / np.diff(edges)

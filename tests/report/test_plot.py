@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 from matplotlib.collections import PolyCollection
 from msgspec.structs import replace
 from strategies import MS_KERNEL, d2h, devices, h2d, kernel, make_device, program, schedules
@@ -30,17 +29,13 @@ from streamsim.program import (
     depth_first,
 )
 from streamsim.report import (
-    BAR,
     D2H,
     H2D,
     HOST_CALL,
     HOST_WAITS,
     HOST_WORK,
     KERNEL,
-    MOMENTS,
-    MOST_BARS,
     WAITS,
-    busy_share,
     numbers,
     plot_compared,
     plot_gantt,
@@ -152,33 +147,6 @@ def test_the_number_of_an_op_is_its_chunk(order: Order) -> None:
             assert number == op.host.offset // op.bytes + 1
         assert isinstance(op, Copy | Kernel) or number == 0
     assert [number for op, number in found if isinstance(op, Kernel)] == [1, 2, 3, 4, 5]
-
-
-# Many ops
-
-
-def test_a_row_of_very_many_ops_shows_shares() -> None:
-    # 2500 copies of 30 ns, the k-th from 40 k on: the last ends at 100,030, so a moment (a 500th) is 200.06 ns.
-    # In the first four run, and 0.06 ns of the fifth: 120.06 / 200.06 = 0.60. In any other five: 150 / 200.06 = 0.75.
-    assert (MOST_BARS, MOMENTS) == (500, 500)
-    ops = [h2d(1, 30) for _ in range(2500)]
-    ax = plot_gantt(simulate(program(*ops), make_device(copy=40)))
-    (area,) = (c for c in ax.collections if c.get_gid() == f"h2d: {H2D} shares")
-    outline = np.asarray(area.get_paths()[0].vertices)
-    levels = np.unique(np.round((outline[:, 1].max() - outline[:, 1]) / BAR, 2))
-    assert levels.tolist() == [0.0, 0.6, 0.75]
-    assert len(ax.texts) < 10
-    assert len(ax.collections) < 20
-
-
-@given(st.lists(st.tuples(st.integers(0, 60), st.integers(1, 20)), max_size=12))
-def test_shares_are_the_covered_part_of_each_moment(spans: list[tuple[int, int]]) -> None:
-    edges = np.arange(0.0, 81.0, 8.0)
-    covered = [any(start <= t < start + length for start, length in spans) for t in range(80)]
-    expected = np.array(covered).reshape(10, 8).mean(axis=1)
-    start = np.array([start for start, _ in spans], dtype=float)
-    end = start + np.array([length for _, length in spans], dtype=float)
-    assert np.allclose(busy_share(start, end, edges), expected)
 
 
 # Files
