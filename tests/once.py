@@ -16,7 +16,7 @@ _COMPARED: dict[bytes, Comparison] = {}
 
 def fit_once(samples: Samples, fit: Callable[[Samples], Device] = fits.fit) -> Device:
     """``fits.fit``, once for the same samples."""
-    content = msgspec.json.encode(samples.plain())
+    content = msgspec.json.encode(samples)
     if content not in _FITTED:
         _FITTED[content] = fit(samples)
     return _FITTED[content]

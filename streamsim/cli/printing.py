@@ -2,7 +2,7 @@
 
 A condition such as ``speedup < 1.5`` makes a command end with exit code 1: NAME < NUMBER, or NAME > NUMBER. NAME is
 that of a number in the command's JSON, with or without its unit: ``makespan`` is ``makespan_s``. NUMBER may have a
-unit: 2ms, 8GiB, 5%. The tolerances of ``streamsim-validate compare`` are read and reported here as well.
+unit: 2ms, 8GiB, 5%.
 """
 
 import json
@@ -53,11 +53,11 @@ class Condition(msgspec.Struct, frozen=True):
         return value < self.limit if self.sign == "<" else value > self.limit
 
 
-def parse_condition(text: str, expected: str = CONDITION_FORM) -> Condition:
-    """Return the condition in ``"makespan > 2ms"``. Raises InputError, which says what is ``expected``."""
+def parse_condition(text: str) -> Condition:
+    """Return the condition in ``"makespan > 2ms"``. Raises InputError, which says what is expected."""
     found, where = _CONDITION.fullmatch(text), f"--fail-if {shown(text)}"
     if found is None:
-        raise InputError(f"{where}: {expected}")
+        raise InputError(f"{where}: {CONDITION_FORM}")
     name, sign, number, unit = found.groups()
     if unit in ("", "%"):
         limit = float(number) / (100 if unit else 1)
@@ -83,15 +83,11 @@ def judged(conditions: Iterable[Condition], result: Mapping[str, Any]) -> int:
     """
     figures = dict(_figures(result))
     values = [(condition, *_figure(condition, figures)) for condition in conditions]
-    return report_failures((one.text, _shown(name, value, one)) for one, name, value in values if one.fails(value))
-
-
-def report_failures(failed: Iterable[tuple[str, str]]) -> int:
-    """Say of each condition that holds what the value is; return the command's exit code."""
     code = OK
-    for text, value in failed:
-        say(f"failed: {text}: is {value}")
-        code = FOUND
+    for condition, name, value in values:
+        if condition.fails(value):
+            say(f"failed: {condition.text}: is {_shown(name, value, condition)}")
+            code = FOUND
     return code
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from streamsim.cli.printing import parse_condition
 from streamsim.device import changed, dump_device, load_device, parse_device, parse_settings, read_device
 from streamsim.errors import InputError, Notice
 from streamsim.files import dump_toml
@@ -25,7 +26,6 @@ from streamsim.recorded import read_recording, summarise
 from streamsim.search import read_asked, sweep_of
 from streamsim.text import expand, parse_bandwidth, parse_buffers, parse_bytes, parse_count, parse_seconds, parse_share
 from streamsim_validate.calibrate import read_samples
-from streamsim_validate.compare import parse_tolerance
 from streamsim_validate.records import read_record
 
 OK, BAD, OTHER = 0, 2, 99  # OTHER: read again, it is another value
@@ -91,5 +91,5 @@ TEXTS: dict[str, Callable[[str], bool]] = {
     "times": _done(lambda text: expand(text, "times", parse_seconds, whole=False, step_by_one=False)),
     "buffers": _done(parse_buffers),
     "device": _done(load_device),
-    "tolerance": _done(parse_tolerance),
+    "tolerance": _done(parse_condition),
 }

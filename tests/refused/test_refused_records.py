@@ -21,7 +21,7 @@ from streamsim.program import Copy, Kernel, Region, Schedule
 from streamsim_validate.calibrate import read_samples
 from streamsim_validate.cli import main
 from streamsim_validate.cli import tune as tune_cli
-from streamsim_validate.compare import compare, parse_tolerance
+from streamsim_validate.compare import compare
 from streamsim_validate.gpu import Gpu, KernelSpec, Key, check_fits, find_kernel, kernels, load_kernels
 from streamsim_validate.gpu.kernels import widths_of
 from streamsim_validate.records import PROGRAMS, Group, Recipe, Spans, read_record, write_record
@@ -95,8 +95,6 @@ LINES = {
     "compare cut.json.gz": "cut.json.gz: is truncated; copy it again",
     "compare r.json.gz --device other.toml": "...another card's profile",
     "compare r.json.gz --samples 50 --seed -1": "seed = -1",
-    "compare r.json.gz --fail-if p95_no>1%": "...expected median, p95 or worst",
-    "compare r.json.gz there.json.gz --page p.html": "--page: is of one record, and 2 are given",
     f"{TUNE} --budget 0": "...budget",
     f"{TUNE} --kernels none.f90": "none.f90: expected a .cu file",
     f"{TUNE} --kernels mine.cu": "--kernels mine.cu: has mine, and the workload names kernel;",
@@ -162,7 +160,6 @@ CALLS: list[tuple[Callable[..., object], tuple[Any, ...], str]] = [
         (read_samples, (Path(name),), f"{name}...no calibration samples")
         for name in ("plain.gz", "object.gz", "damaged.gz", "torn.gz")
     ),
-    *((parse_tolerance, (text,), "--fail-if ...expected") for text in ("p95 > 5", "p95 < 5%", "mean > 5%")),
     (Spans, ((0,), (-1,)), "timeline: expected times from 0 to 86400000000000 ns"),
     *(
         (with_wall, (s,), "...has a time of more than 86400 s, which no clock")

@@ -16,7 +16,7 @@ from documents import ROOT
 from effort import THOROUGH
 from once import compare_once, numbers_of
 
-from streamsim_validate.calibrate import PlainSamples, Samples
+from streamsim_validate.calibrate import Samples
 from streamsim_validate.calibrate.fits import fit
 from streamsim_validate.compare import DEVICE_BOUND, HOST_BOUND, Comparison, Row, percentile95
 from streamsim_validate.compare.comparison import EVERYTHING, summarise
@@ -113,8 +113,8 @@ def test_a_profile_is_what_the_samples_kept_with_it_say(path: Path, connections:
     (run,) = (run for run in read_record(path).runs if run.connections == connections)
     kept = run.profile(when)
     assert kept is not None
-    samples = msgspec.convert(run.samples if when == "before" else run.samples_after, PlainSamples)
-    found = fit(Samples.from_plain(samples))
+    samples = msgspec.convert(run.samples if when == "before" else run.samples_after, Samples)
+    found = fit(samples)
     assert numbers_of(found) == pytest.approx(numbers_of(kept), rel=1e-9, abs=1e-15)
     assert found.spread == pytest.approx(kept.spread, rel=1e-6)
 

@@ -3,13 +3,14 @@
 import gzip
 import itertools
 import re
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
 import fake_cuda
 import msgspec
 import pytest
+from msgspec.structs import replace
 from once import numbers_of
 
 from streamsim import load_device
@@ -28,15 +29,15 @@ from streamsim_validate.calibrate.probes import (
 )
 from streamsim_validate.calibrate.samples import PARTS, REPEATS
 from streamsim_validate.compare import predict_device_s
-from streamsim_validate.records import PACE_CHAIN, Chain, Timing, closed, with_timing_events
+from streamsim_validate.records import PACE_CHAIN, Chain, Timing, closed, rows_of, with_timing_events
 
-CARD = msgspec.structs.replace(fake_cuda.CARD, multiprocessors=132)
+CARD = replace(fake_cuda.CARD, multiprocessors=132)
 
 
 def link(direction: LinkDirection, crowded_bytes_per_s: float, *latencies_s: float) -> LinkDirection:
     names = ("latency_s", "duplex_latency_s", "crowded_latency_s", "crowded_duplex_latency_s")
     numbers = dict(zip(names, latencies_s, strict=True)) | {"crowded_bandwidth_bytes_per_s": crowded_bytes_per_s}
-    return msgspec.structs.replace(direction, **numbers, in_flight_bytes=100_000)
+    return replace(direction, **numbers, in_flight_bytes=100_000)
 
 
 @cache
@@ -51,17 +52,15 @@ def truth() -> Device:
         for name, parameter in KERNELS
         for sizes in [elements_of(name, CARD.resident_threads)]
     )
-    return msgspec.structs.replace(
+    return replace(
         device,
         connections=16,
         h2d=link(device.h2d, 54e9, 2.5e-6, 4e-6, 3.5e-6, 4.5e-6),
         d2h=link(device.d2h, 48e9, 1.5e-6, 5e-6, 2e-6, 5.5e-6),
-        copy_engines=msgspec.structs.replace(device.copy_engines, connections=5, arbitration="same-queue-first"),
-        compute=msgspec.structs.replace(
-            device.compute, floor_s=3e-6, graph_gap_s=1.2e-6, kernels=costs, arbitration="ready-order"
-        ),
-        hand_over=msgspec.structs.replace(device.hand_over, kernel_to_kernel_s=0.0, event_streams_s=0.5e-6),
-        host=msgspec.structs.replace(
+        copy_engines=replace(device.copy_engines, connections=5, arbitration="same-queue-first"),
+        compute=replace(device.compute, floor_s=3e-6, graph_gap_s=1.2e-6, kernels=costs, arbitration="ready-order"),
+        hand_over=replace(device.hand_over, kernel_to_kernel_s=0.0, event_streams_s=0.5e-6),
+        host=replace(
             device.host,
             copy_s=1.6e-6,
             kernel_s=3.5e-6,
@@ -84,7 +83,11 @@ def samples() -> Samples:
         device_s = predict_device_s(schedule, truth()) if schedule.used_streams else 0.0
         timings[chain] = [Timing(device_s, host.host_s, issue_s)]
     pace_s = timings[PACE_CHAIN][0].issue_s
-    return Samples(CARD, "2026-01-01", timings, paces_s={chain: [pace_s] for chain in timings if is_program(chain)})
+    return of_runs(timings, {chain: [pace_s] for chain in timings if is_program(chain)})
+
+
+def of_runs(timings: Mapping[Chain, Sequence[Timing]], paces_s: Mapping[Chain, Sequence[float]] = {}) -> Samples:
+    return Samples(CARD, "2026-01-01", rows_of(timings), pace_rows=rows_of(paces_s))
 
 
 def is_program(chain: Chain) -> bool:
@@ -127,7 +130,7 @@ def test_a_host_that_is_slow_for_some_programs_has_the_calls_of_the_pace_beside_
         for chain, runs in samples().timings.items()
     }
     paces_s = {chain: [speeds[chain] * pace_s for pace_s in paces] for chain, paces in samples().paces_s.items()}
-    assert fit_calls(Samples(CARD, "2026-01-01", timings, paces_s=paces_s)) == pytest.approx(fit_calls(samples()))
+    assert fit_calls(of_runs(timings, paces_s)) == pytest.approx(fit_calls(samples()))
 
 
 def test_programs_are_measured_with_the_pace_beside_each_run_and_other_probes_without(
@@ -149,7 +152,6 @@ def test_programs_are_measured_with_the_pace_beside_each_run_and_other_probes_wi
     }
     assert min(min(paces) for paces in found.paces_s.values()) > 0
     assert tuple(dict.fromkeys(steps)) == PARTS
-    assert Samples.from_plain(found.plain()) == found
 
 
 def test_programs_that_took_less_than_their_first_calls_are_refused() -> None:
@@ -183,7 +185,7 @@ def test_the_pageable_rate_is_that_of_cold_memory_with_the_warm_one_beside_it() 
             if chain.kind == COLD_KINDS["h2d"]
         }
         assert [chain.length for chain in slower] == [8, 32]
-        return replace(samples(), timings=samples().timings | slower)
+        return replace(samples(), rows=rows_of({**samples().timings, **slower}))
 
     def s_per_byte(of: Samples) -> float:
         return cold_link(of, "h2d", host, alone).s_per_byte
@@ -191,7 +193,7 @@ def test_the_pageable_rate_is_that_of_cold_memory_with_the_warm_one_beside_it() 
     assert s_per_byte(moved(1e-3)) == pytest.approx(s_per_byte(samples()) + 1e-3 / (16 << 20), rel=1e-6)
     assert s_per_byte(moved(-1e-3)) == warm.s_per_byte
     older = {c: runs for c, runs in samples().timings.items() if c.kind not in COLD_KINDS.values()}
-    assert s_per_byte(replace(samples(), timings=older)) == warm.s_per_byte
+    assert s_per_byte(replace(samples(), rows=rows_of(older))) == warm.s_per_byte
     source = found().sources["h2d.pageable_bandwidth_bytes_per_s"]
     assert source.endswith(f"; {1e-9 / warm.s_per_byte:.2f} GB/s from the host's caches")
 
@@ -249,8 +251,8 @@ def test_of_the_runs_of_copies_the_faster_half_counts_and_of_others_the_middle()
     timings = {
         Chain(kind, 64, n): [Timing(s, 0, 0) for s in of] for kind in ("h2d", "cycle hk") for n, of in runs.items()
     }
-    assert Samples(CARD, "2026-01-01", timings).per_link("h2d", 64) == pytest.approx(11.5 / 8)
-    assert Samples(CARD, "2026-01-01", timings).per_link("cycle hk", 64) == pytest.approx(9.5 / 8)
+    assert of_runs(timings).per_link("h2d", 64) == pytest.approx(11.5 / 8)
+    assert of_runs(timings).per_link("cycle hk", 64) == pytest.approx(9.5 / 8)
 
 
 def test_a_card_that_is_as_the_model_thinks_has_next_to_no_spread() -> None:
@@ -273,12 +275,12 @@ def test_scatter_and_a_wrong_latency_become_spread() -> None:
             for chain, runs in plain.timings.items()
             if chain.kind == f"{kind} h2d"
         }
-        found = fits.spread(replace(plain, timings=plain.timings | changed), truth())
+        found = fits.spread(replace(plain, rows=rows_of({**plain.timings, **changed})), truth())
         assert found[f"h2d.pageable_{name}"] == pytest.approx(1.4826 * 0.05)
         assert found[f"d2h.pageable_{name}"] == 0
     device = truth()
-    late = msgspec.structs.replace(device.d2h, latency_s=1.1 * device.d2h.latency_s)
-    found = fits.spread(samples(), msgspec.structs.replace(device, d2h=late))
+    late = replace(device.d2h, latency_s=1.1 * device.d2h.latency_s)
+    found = fits.spread(samples(), replace(device, d2h=late))
     assert found["d2h.latency_s"] == pytest.approx(UNFITTED * 0.1 / 1.1, rel=0.01)
     assert found["d2h.bandwidth_bytes_per_s"] < 0.002
     assert found["h2d.latency_s"] < 1e-3
@@ -305,15 +307,14 @@ def test_samples_survive_their_file_and_a_profile_spreads_numbers_that_it_has(tm
 def test_times_that_no_clock_shows_are_refused_and_their_chain_named(
     run: tuple[float, float, float] | None, message: str
 ) -> None:
-    plain = samples().plain()
-    (kind, size, length, _), *others = plain.timings
-    changed = msgspec.structs.replace(plain, timings=((kind, size, length, (run,) if run else ()), *others))
+    (kind, size, length, _), *others = samples().rows
+    changed = replace(samples(), rows=((kind, size, length, (Timing(*run),) if run else ()), *others))
     with pytest.raises(InputError, match=rf"'{re.escape(kind)} {size} x{length}' .*{message}.*; calibrate again$"):
-        Samples.from_plain(changed)
+        changed.check()
 
 
 def test_samples_of_another_version_are_refused_and_their_file_named(tmp_path: Path) -> None:
-    other = msgspec.structs.replace(samples().plain(), schema_version=1)
+    other = replace(samples(), schema_version=1)
     (tmp_path / "s.gz").write_bytes(gzip.compress(msgspec.json.encode(other)))
     with pytest.raises(InputError, match=r"s\.gz: schema_version = 1: .* reads samples of 2; .* again$"):
         read_samples(tmp_path / "s.gz")
@@ -328,7 +329,7 @@ def test_samples_that_give_no_profile_are_one_clear_line() -> None:
         ({chain: runs for chain, runs in known.items() if not chain.kind.startswith("duplex")}, "duplex h2d"),
     ):
         with pytest.raises(InputError, match=message):
-            fits.fit(Samples(CARD, "2026-01-01", timings))
+            fits.fit(of_runs(timings))
 
 
 def test_no_live_probe_waits_for_an_event_before_recording_it() -> None:

@@ -30,7 +30,7 @@ from streamsim.program import (
 )
 from streamsim.timeline import Timeline
 from streamsim_validate import suites
-from streamsim_validate.calibrate import PlainSamples, Samples, fits, read_samples
+from streamsim_validate.calibrate import Samples, fits, read_samples
 from streamsim_validate.gpu import Gpu, NoGpuError, Replayer, profiler
 from streamsim_validate.gpu.profiler import Activity, match
 from streamsim_validate.records import (
@@ -72,7 +72,7 @@ def test_schedules_are_measured_and_recorded(tmp_path: Path) -> None:
     assert (session.connections, session.repeats) == (8, 3)
     assert session.profile("before") == session.profile("after") == fits.fit(samples)
     for kept in (session.samples, session.samples_after):
-        assert Samples.from_plain(msgspec.convert(kept, PlainSamples)) == samples
+        assert msgspec.convert(kept, Samples) == samples
     assert {entry.build() for entry in session.entries} == set(SCHEDULES)
     assert all(len(entry.wall_s) == len(entry.device_s) == len(entry.issue_s) == 3 for entry in session.entries)
     assert all(entry.verified and entry.status == "ok" for entry in session.entries)
@@ -154,7 +154,7 @@ def test_a_run_that_has_measured_all_is_ended_by_the_next_call(tmp_path: Path) -
 
 def test_samples_that_cannot_be_fitted_lose_no_measurement(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     plan, samples = a_plan(tmp_path), read_samples(RECORDED)
-    short = Samples(samples.card, samples.date, dict(list(samples.timings.items())[1:]))
+    short = Samples(samples.card, samples.date, samples.rows[1:])
     measure_plan(plan, 8, fake_gpu()[0], lambda _: short)
     (session,) = finish(journal_path(plan.output), plan.output, with_profiles).runs
     assert session.before is session.after is None

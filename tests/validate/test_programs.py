@@ -194,7 +194,7 @@ def test_a_compiler_that_does_not_work_stops_no_calibration() -> None:
             raise InputError("it does not compile: no g++")
 
     told: list[str] = []
-    assert measure_front_ends([], Broken(), lambda what, *_: told.append(what)) == {}
+    assert measure_front_ends([], Broken(), lambda what, *_: told.append(what)) == {}  # type: ignore[arg-type]
     assert told == [f"calibrating {COMPILED}", f"leaving {COMPILED} out: it does not compile: no g++"]
 
 

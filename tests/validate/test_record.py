@@ -26,6 +26,7 @@ from streamsim_validate.records import (
     Run,
     RunBegins,
     RunEnds,
+    Timing,
     check_replaceable,
     check_same_card,
     check_unused,
@@ -58,7 +59,7 @@ def a_record() -> Record:
         Entry(recipe.key, digest(recipe.schedule()), "ok", True, recipe, None, (1e-3,), to_times([2e-3]), (3e-4,))
         for recipe in recipes
     )
-    groups = Group(1, ()), Group(2, (("record", 0, 16, ((1e-6, 3e-6, 2e-6),) * 3), ("wait", 0, 64, ())))
+    groups = Group(1, ()), Group(2, (("record", 0, 16, (Timing(1e-6, 3e-6, 2e-6),) * 3), ("wait", 0, 64, ())))
     grouped = msgspec.structs.replace(entry(), group=2)
     run = Run(8, "then", 0, 1, "now", profile, None, (*entries, grouped), groups=groups)
     return Record(CARD, MACHINE, "quick", (run,), "0.1")

@@ -6,14 +6,13 @@ act on the model's time of their probes; a row of ``SPREADS`` says how far numbe
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from statistics import mean, median, variance
 from typing import NamedTuple
 
 import msgspec
 import numpy as np
-from msgspec.structs import replace
 
 from streamsim.device import (
     ARBITRATIONS,
@@ -27,6 +26,7 @@ from streamsim.device import (
     KernelCost,
     LinkDirection,
     number_names,
+    with_values,
 )
 from streamsim.errors import InputError
 from streamsim.program import Copy, Direction, Kernel, RecordEvent, Schedule, WaitEvent
@@ -117,17 +117,13 @@ def fit_duplex(samples: Samples, device: Device) -> Device:
     """Return the device with the costs of the other direction: latencies, bandwidths, and bytes in flight."""
 
     def made(numbers: Sequence[float]) -> Device:
-        h2d, d2h = (
-            replace(
-                link,
-                duplex_latency_s=link.latency_s + more_s,
-                crowded_duplex_latency_s=link.latency_s + more_s,
-                duplex_bandwidth_bytes_per_s=link.bandwidth_bytes_per_s / (1 + slower),
-                in_flight_bytes=max(1, round(numbers[4])),
-            )
-            for link, more_s, slower in zip((device.h2d, device.d2h), numbers[:2], numbers[2:4], strict=True)
-        )
-        return replace(device, h2d=h2d, d2h=d2h)
+        new: dict[str, float] = {}
+        for d, more_s, slower in zip(probes.DIRECTIONS, numbers[:2], numbers[2:4], strict=True):
+            link = getattr(device, d)
+            new[f"{d}.duplex_latency_s"] = new[f"{d}.crowded_duplex_latency_s"] = link.latency_s + more_s
+            new[f"{d}.duplex_bandwidth_bytes_per_s"] = link.bandwidth_bytes_per_s / (1 + slower)
+            new[f"{d}.in_flight_bytes"] = max(1, round(numbers[4]))
+        return with_values(device, new)
 
     return made(nearest_numbers(samples, list(probes.duplex()), made, DUPLEX_STARTS))
 
@@ -138,16 +134,14 @@ def fit_crowded(samples: Samples, device: Device) -> Device:
         return device
 
     def made(numbers: Sequence[float]) -> Device:
-        h2d, d2h = (
-            replace(
-                link,
-                crowded_latency_s=link.latency_s + more_s,
-                crowded_duplex_latency_s=max(link.latency_s + more_s, link.duplex_latency_s + numbers[2]),
-                crowded_bandwidth_bytes_per_s=link.bandwidth_bytes_per_s / (1 + slower),
-            )
-            for link, more_s, slower in zip((device.h2d, device.d2h), numbers[:2], numbers[3:], strict=True)
-        )
-        return replace(device, h2d=h2d, d2h=d2h)
+        new: dict[str, float] = {}
+        for d, more_s, slower in zip(probes.DIRECTIONS, numbers[:2], numbers[3:], strict=True):
+            link = getattr(device, d)
+            new[f"{d}.crowded_latency_s"] = link.latency_s + more_s
+            both_s = link.duplex_latency_s + numbers[2]
+            new[f"{d}.crowded_duplex_latency_s"] = max(link.latency_s + more_s, both_s)
+            new[f"{d}.crowded_bandwidth_bytes_per_s"] = link.bandwidth_bytes_per_s / (1 + slower)
+        return with_values(device, new)
 
     return made(nearest_numbers(samples, list(probes.crowded()), made, CROWDED_STARTS))
 
@@ -241,7 +235,7 @@ def fit_event_streams(samples: Samples, device: Device) -> Device:
     if not samples.has(probes.ROUND_KINDS):
         return device
     more_s = -mean(_missed_per_stream(samples, device))
-    return replace(device, hand_over=replace(device.hand_over, event_streams_s=max(0.0, more_s)))
+    return with_values(device, {"hand_over.event_streams_s": max(0.0, more_s)})
 
 
 def _missed_per_stream(samples: Samples, device: Device) -> list[float]:
@@ -260,20 +254,17 @@ def fit_queues(samples: Samples, kind: str) -> int:
 def fit_rules(samples: Samples, device: Device) -> Device:
     """Return the device with the arbitration rule of each engine that brings the model closest to its probe."""
     schedules = {chain.kind: schedule for chain, schedule in probes.rules()}
-
-    def best(kind: str, with_rule: Callable[[Arbitration], Device]) -> Arbitration:
+    found: dict[str, Arbitration] = {}
+    for kind, (engine, _) in probes.RULES.items():
         (chain,) = samples.of(kind)
         measured_s = samples.median(chain, "issue_s")
-        return min(ARBITRATIONS, key=lambda rule: abs(simulated_issue_s(schedules[kind], with_rule(rule)) - measured_s))
-
-    def with_kernels(rule: Arbitration) -> Device:
-        return replace(device, compute=replace(device.compute, arbitration=rule))
-
-    def with_copies(rule: Arbitration) -> Device:
-        return replace(device, copy_engines=replace(device.copy_engines, arbitration=rule))
-
-    copies, compute = best(probes.RULES["h2d"], with_copies), best(probes.RULES["compute"], with_kernels)
-    return replace(with_kernels(compute), copy_engines=with_copies(copies).copy_engines)
+        name = f"{engine}.arbitration"
+        missed_s = {
+            rule: abs(simulated_issue_s(schedules[kind], with_values(device, {name: rule})) - measured_s)
+            for rule in ARBITRATIONS
+        }
+        found[name] = min(missed_s, key=missed_s.__getitem__)
+    return with_values(device, found)
 
 
 class CallsFit(NamedTuple):
@@ -299,7 +290,7 @@ def refit_calls(samples: Samples, device: Device) -> Device:
     Once is enough: copies and kernels move by 0.06 us at most (eight calibrations on two cards).
     """
     calls = fit_calls(samples, device.host.after_wait_s)
-    return replace(device, host=replace(device.host, **calls._asdict()))
+    return with_values(device, {f"host.{call}": seconds for call, seconds in calls._asdict().items()})
 
 
 def fit_programs(samples: Samples, after_wait_s: float) -> CallsFit:
@@ -382,11 +373,13 @@ def fit_host(samples: Samples, h2d: Link) -> Host:
 
 def fit_after_wait(samples: Samples, device: Device) -> Device:
     """Return the device with the extra time of first calls after a wait: the model's misfit of serial chunks."""
+    if not samples.has(probes.SERIAL_KINDS):
+        return device
 
     def made(seconds: float) -> Device:
-        return replace(device, host=replace(device.host, after_wait_s=seconds))
+        return with_values(device, {"host.after_wait_s": seconds})
 
-    return made(nearest_number(samples, list(probes.serial()), made)) if samples.has(probes.SERIAL_KINDS) else device
+    return made(nearest_number(samples, list(probes.serial()), made))
 
 
 FITTED = {probes.copies: 4, probes.duplex: 5, probes.crowded: 6}  # probes: how many numbers were fitted to them
@@ -537,14 +530,14 @@ def fit(samples: Samples) -> Device:
 def _fit(samples: Samples) -> Device:
     alone = {d: fit_link([(n, samples.per_link(d, n)) for n in probes.COPY_BYTES]) for d in probes.DIRECTIONS}
     host = fit_host(samples, alone["h2d"])
-    queues = {engine: fit_queues(samples, kind) for engine, kind in probes.QUEUES.items()}
+    queues, copy_queues = (fit_queues(samples, kind) for kind in probes.QUEUES)
     device = Device(
         name="-".join("".join(c if c.isalnum() else " " for c in samples.card.name.lower()).split()),
         description=f"{CALIBRATED_ON}{samples.card.name}, driver {samples.card.driver}, {samples.date}",
-        connections=queues["compute"],
+        connections=queues,
         h2d=quiet_link(samples, "h2d", host, alone["h2d"]),
         d2h=quiet_link(samples, "d2h", host, alone["d2h"]),
-        copy_engines=CopyEngines(min(samples.card.copy_engines, 2), queues["copies"], "same-queue-first"),
+        copy_engines=CopyEngines(min(samples.card.copy_engines, 2), copy_queues, "same-queue-first"),
         compute=fit_compute(samples),
         hand_over=fit_hand_overs(samples, alone),
         host=host,

@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from statistics import median
-from typing import Protocol
 
 import msgspec
 import numpy as np
@@ -18,7 +17,7 @@ from numpy.typing import ArrayLike
 from streamsim.collector import collector_off
 from streamsim.device import IN_LOOPS, FrontEnd
 from streamsim.errors import InputError, install
-from streamsim_validate.gpu import Calls
+from streamsim_validate.gpu import Calls, CudaRounds
 from streamsim_validate.progress import OnStep, quietly
 from streamsim_validate.records import ENTERS, costs_in, relative_deviation
 
@@ -68,18 +67,8 @@ class LibrarySamples(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     rounds: Rounds
 
 
-class CompiledRounds(Protocol):
-    """The calls of compiled programs, which time their rounds themselves."""
-
-    name: str  # of the front end
-    version: str  # of what they are written in, in words
-
-    def rounds_s(self, kinds: Sequence[str], turns: int) -> Sequence[float]:
-        """Return the seconds of a round of each kind, in this order, from runs of ``turns`` rounds."""
-
-
 def measure_front_ends(
-    libraries: Iterable[Calls], compiled: CompiledRounds | None = None, on_step: OnStep = quietly
+    libraries: Iterable[Calls], compiled: CudaRounds | None = None, on_step: OnStep = quietly
 ) -> dict[str, LibrarySamples]:
     """Return the rounds of every library and of compiled programs, by the name of the front end.
 
@@ -91,16 +80,12 @@ def measure_front_ends(
     if compiled is not None:
         on_step(f"calibrating {compiled.name}", 0, 1)
         try:
-            found[compiled.name] = LibrarySamples(compiled.version, measure_compiled(compiled))
+            runs = _shuffled(KINDS)
+            rounds = _by_kind(runs, compiled.rounds_s(runs, TURNS))
+            found[compiled.name] = LibrarySamples(compiled.version, rounds)
         except InputError as error:
             on_step(f"leaving {compiled.name} out: {error}", 0, 1)
     return found
-
-
-def measure_compiled(program: CompiledRounds) -> Rounds:
-    """Return the seconds of a round of compiled programs, by kind."""
-    runs = _shuffled(KINDS)
-    return _by_kind(runs, program.rounds_s(runs, TURNS))
 
 
 def _by_kind(runs: Sequence[str], seconds: Iterable[float]) -> Rounds:

@@ -40,7 +40,7 @@ from streamsim.program import (
     ring,
 )
 from streamsim.rules import MANY, PAIR
-from streamsim_validate.records import MIX_LENGTH, MIXES, Chain, mix_kind, relay
+from streamsim_validate.records import MIXES, Chain, relay
 
 KI, MI = 1 << 10, 1 << 20
 LARGEST_PAGEABLE_BYTES, MOST_ELEMENTS = 16 * MI, 64 * MI
@@ -288,8 +288,13 @@ def rounds() -> Iterator[Probe]:
 
 MOST_QUEUES = 32
 QUEUE_GATE_S = 500e-6
-QUEUES, RULES = {"compute": "queues compute", "copies": "queues copies"}, {"compute": "rule compute", "h2d": "rule h2d"}
+# The ops of the probes of queues and rules, by kind; a rule is that of an engine.
+QUEUES: dict[str, Copy | Kernel] = {"queues compute": TINY, "queues copies": Copy("d2h", LINK_BYTES, 1)}
 FULL = Kernel(1, "sincos", MI, 176)  # four waves of the largest cards: it leaves no room beside it until its last part
+RULES: dict[str, tuple[str, Copy | Kernel]] = {
+    "rule compute": ("compute", FULL),
+    "rule h2d": ("copy_engines", Copy("h2d", 16 * MI, 1)),
+}
 
 
 def queues() -> Iterator[Probe]:
@@ -297,16 +302,11 @@ def queues() -> Iterator[Probe]:
 
     The host waits for that op and then issues one more, so its issue time tells.
     """
-    ops: dict[str, Callable[[int], Op]] = {
-        "compute": lambda stream: replace(TINY, stream=stream),
-        "copies": lambda stream: Copy("d2h", LINK_BYTES, stream),
-    }
-    for engine, kind in QUEUES.items():
-        make = ops[engine]
+    for kind, op in QUEUES.items():
         for n in range(1, MOST_QUEUES):
             free, gate = n + 1, n + 2
-            blocked = [op for stream in range(1, free) for op in (WaitEvent(0, stream), make(stream))]
-            last: list[Op] = [make(free), Synchronize(stream=free), make(gate)]
+            blocked = [one for stream in range(1, free) for one in (WaitEvent(0, stream), replace(op, stream=stream))]
+            last = [replace(op, stream=free), Synchronize(stream=free), replace(op, stream=gate)]
             opening: list[Op] = [Kernel(gate, duration_s=QUEUE_GATE_S, fill=0.01), RecordEvent(0, gate)]
             yield probe_of(kind, 0, n, [*opening, *blocked, *last], gate, events=1)
 
@@ -320,14 +320,9 @@ def rules() -> Iterator[Probe]:
     same-queue-first, after stream 4's and stream 2's in issue order, and last in ready order. Kernels leave the card
     before they end, and with them the turn of their queue: same-queue-first shows as ready order.
     """
-    makers: dict[str, Callable[[int], Op]] = {
-        "compute": lambda stream: replace(FULL, stream=stream),
-        "h2d": lambda stream: Copy("h2d", 16 * MI, stream),
-    }
-    for engine, kind in RULES.items():
-        make = makers[engine]
+    for kind, (_, op) in RULES.items():
         early: list[Op] = [Copy("d2h", 64 * KI, 3), Copy("d2h", 2 * MI, 2)]
-        heads = [make(stream) for stream in (1, 4, 2, 1, 3)]
+        heads = [replace(op, stream=stream) for stream in (1, 4, 2, 1, 3)]
         yield probe_of(kind, 0, 1, [*early, *heads, Synchronize(stream=1), TINY], 4)
 
 
@@ -369,9 +364,10 @@ def mixes() -> Iterator[Probe]:
 
     They are short and name no buffers, so they can be measured among other schedules.
     """
-    for letters, streams in MIXES:
-        ops = [op for i in range(MIX_LENGTH) for op in _ops(letters, 1 + i % streams, repeat(MIX_BYTES))]
-        yield probe_of(mix_kind(letters), streams, MIX_LENGTH, ops, streams)
+    for chain in MIXES:
+        letters = chain.kind.split()[1]
+        ops = [op for i in range(chain.length) for op in _ops(letters, 1 + i % chain.size, repeat(MIX_BYTES))]
+        yield probe_of(*chain, ops, chain.size)
 
 
 def programs() -> Iterator[Probe]:
@@ -411,15 +407,13 @@ def waiting_calls() -> Iterator[Probe]:
 
 def serial() -> Iterator[Probe]:
     """Yield chunks whose copies all hold the host, each from memory of its own: most calls come after a wait."""
-    made: dict[str, Callable[[int], list[Op]]] = {
-        "hkd": lambda i: [_held("h2d", i)],
-        "hgkd": lambda i: [_held("h2d", 2 * i), _held("h2d", 2 * i + 1)],
-    }
-    for letters, inputs in made.items():
+    for letters in ("hkd", "hgkd"):
+        inputs = len(letters) - 2
         for n in HOST_LENGTHS:
             ops: list[Op] = []
             for i in range(n):
-                ops += (*inputs(i), with_kernel("h2d", MIX_BYTES, 1, i)[1], _held("d2h", i))
+                ops += (_held("h2d", inputs * i + k) for k in range(inputs))
+                ops += (with_kernel("h2d", MIX_BYTES, 1, i)[1], _held("d2h", i))
             yield probe_of(f"serial {letters}", MIX_BYTES, n, ops, buffers=BUFFERS)
 
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import gzip
 import math
 import random
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
 from datetime import date
 from functools import cached_property
 from pathlib import Path
 from statistics import mean, median
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -38,14 +37,11 @@ from streamsim_validate.records import (
     ChainRow,
     PaceRow,
     Timing,
-    mix_kind,
     naming,
     read_stored,
     relative_deviation,
     rows_of,
-    timings_of,
     unzipped,
-    usual_pace_s,
 )
 
 SAMPLES_VERSION = 2
@@ -54,59 +50,52 @@ BESIDE = "duplex", "crowded"
 COPY_KINDS = {*probes.DIRECTIONS, *BESIDE, *(f"{kind} {d}" for kind in BESIDE for d in probes.DIRECTIONS)}
 
 
-class PlainSamples(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Samples as a file holds them."""
+class Samples(msgspec.Struct, frozen=True, dict=True):
+    """The raw samples of a calibration, as a file holds them.
 
-    card: Card
-    date: str
-    timings: tuple[ChainRow, ...]
-    front_ends: dict[str, LibrarySamples] = {}
-    paces_s: tuple[PaceRow, ...] = ()
-    recorders: dict[str, Any] = {}  # of earlier versions, not read
-    schema_version: int = SAMPLES_VERSION
-
-
-@dataclass(frozen=True)
-class Samples:
-    """The raw samples of a calibration.
-
-    ``front_ends``: by name. ``paces_s``: for each run of the programs among the chains, the seconds in
-    which the host issued :data:`~streamsim_validate.records.record.PACE_CHAIN`, the mean of just before and just
-    after it.
+    ``rows``: the chains with their runs. ``front_ends``: by name. ``pace_rows``: for each run of the programs among the
+    chains, the seconds in which the host issued :data:`~streamsim_validate.records.record.PACE_CHAIN`, the mean of just
+    before and just after it.
     """
 
     card: Card
     date: str
-    timings: dict[Chain, list[Timing]]
-    front_ends: Mapping[str, LibrarySamples] = field(default_factory=dict)  # by name
-    paces_s: Mapping[Chain, list[float]] = field(default_factory=dict)
+    rows: tuple[ChainRow, ...] = msgspec.field(name="timings")
+    front_ends: dict[str, LibrarySamples] = {}
+    pace_rows: tuple[PaceRow, ...] = msgspec.field(default=(), name="paces_s")
+    schema_version: int = SAMPLES_VERSION
 
-    def plain(self) -> PlainSamples:
-        """Return the form that a file holds."""
-        paces_s = tuple((*chain, tuple(runs)) for chain, runs in self.paces_s.items())
-        return PlainSamples(self.card, self.date, rows_of(self.timings), dict(self.front_ends), paces_s)
+    @cached_property
+    def timings(self) -> dict[Chain, tuple[Timing, ...]]:
+        """The runs of each chain."""
+        return {Chain(kind, size, length): runs for kind, size, length, runs in self.rows}
 
-    @classmethod
-    def from_plain(cls, plain: PlainSamples) -> Samples:
-        """Return the samples that a file holds.
+    @cached_property
+    def paces_s(self) -> dict[Chain, tuple[float, ...]]:
+        """The pace beside each run of a program."""
+        return {Chain(kind, size, length): runs for kind, size, length, runs in self.pace_rows}
 
-        Raises InputError if it is of another version, or has a chain without runs or times that no clock shows.
+    def check(self) -> Samples:
+        """Return the samples.
+
+        Raises InputError if they are of another version, or have a chain without runs or times that no clock shows.
         """
-        if plain.schema_version != SAMPLES_VERSION:
+        if self.schema_version != SAMPLES_VERSION:
             raise InputError(
-                f"schema_version = {plain.schema_version}: this streamsim-validate reads samples of {SAMPLES_VERSION};"
+                f"schema_version = {self.schema_version}: this streamsim-validate reads samples of {SAMPLES_VERSION};"
                 " use the version that wrote it, or calibrate again"
             )
-        timings = timings_of(plain.timings)
-        paces_s = {Chain(kind, size, length): list(runs) for kind, size, length, runs in plain.paces_s}
-        for chain in dict.fromkeys((*timings, *paces_s)):
-            _check_runs(chain, timings.get(chain, []), paces_s.get(chain))
-        return cls(plain.card, plain.date, timings, plain.front_ends, paces_s)
+        for chain in dict.fromkeys((*self.timings, *self.paces_s)):
+            _check_runs(chain, self.timings.get(chain, ()), self.paces_s.get(chain))
+        return self
 
     @cached_property
     def pace_s(self) -> float:
         """The median seconds in which the host issued the pace. Raises InputError if that was not measured."""
-        return usual_pace_s(self.paces_s.values())
+        found = [seconds for paces_s in self.paces_s.values() for seconds in paces_s]
+        if not found:
+            raise InputError("calibration: no paces beside the programs, of an earlier version; calibrate again")
+        return median(found)
 
     def per_link(self, kind: str, size: int, column: str = "device_s") -> float:
         """Return the seconds of one more link of a chain: the slope between the shortest and the longest chain.
@@ -168,7 +157,7 @@ def _undisturbed(runs: Sequence[float]) -> float:
 
 def write_samples(samples: Samples, path: Path) -> None:
     """Write the raw samples (gzipped JSON), from which ``fit`` makes the profile again."""
-    write_bytes(gzip.compress(msgspec.json.encode(samples.plain()), mtime=0), path)
+    write_bytes(gzip.compress(msgspec.json.encode(samples), mtime=0), path)
 
 
 def read_samples(path: Path) -> Samples:
@@ -179,11 +168,11 @@ def read_samples(path: Path) -> Samples:
     data = read_stored(path)
     with naming(path):
         try:
-            plain = msgspec.json.decode(unzipped(data), type=PlainSamples)
+            found = msgspec.json.decode(unzipped(data), type=Samples)
         except (EOFError, ValueError, RecursionError) as error:  # bad UTF-8 is a ValueError
             why = f"no calibration samples ({error}); measure them with `streamsim-validate calibrate`"
             raise InputError(mistaken_for("samples", data) or why) from error
-        return Samples.from_plain(plain)
+        return found.check()
 
 
 MOST_STEPS, STEP, ENOUGH = 12, 0.1, 0.01  # enough: a step that lowers the sum of the squares by less is the last one
@@ -281,7 +270,7 @@ def rms(values: Iterable[float]) -> float:
 
 
 WARM_UP_RUNS, REPEATS = 1, 7  # rounds
-OVER_MANY_STREAMS = {*probes.QUEUES.values(), *(mix_kind(letters) for letters, _ in MIXES)}  # mixes: run by run
+OVER_MANY_STREAMS = {*probes.QUEUES, *(mix.kind for mix in MIXES)}  # mixes: run by run
 FIRST, OVER_MANY, OF_PROGRAMS = PARTS = (
     "calibrating",
     "calibrating over many streams",
@@ -320,7 +309,7 @@ def measure_probes(gpu: Gpu, on_step: OnStep = quietly) -> Samples:
                     replayer.close()
     finally:
         bench.close()
-    return Samples(gpu.card, date.today().isoformat(), timings, paces_s=paces_s)
+    return Samples(gpu.card, date.today().isoformat(), rows_of(timings), pace_rows=rows_of(paces_s))
 
 
 def _part_of(chain: Chain) -> str:

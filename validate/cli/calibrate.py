@@ -2,10 +2,10 @@
 
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import click
+from msgspec.structs import replace
 
 from streamsim.cli.options import FILE, gpu_option
 from streamsim.cli.running import BriefCommand, steps, tell

@@ -1,4 +1,4 @@
-"""A record against the model: errors, what moved meanwhile, intervals, tolerances, tables. Needs no card."""
+"""A record against the model: errors, intervals, tables. Needs no card."""
 
 from streamsim_validate.compare.comparison import (
     BLOCKING,
@@ -6,14 +6,8 @@ from streamsim_validate.compare.comparison import (
     HOST_BOUND,
     PAGEABLE,
     Comparison,
-    Coverage,
     Row,
-    Verdict,
     comparison_answer,
-    comparisons_answer,
-    in_percent,
-    judge,
-    parse_tolerance,
     percentile95,
 )
 from streamsim_validate.compare.predictions import (

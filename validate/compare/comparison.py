@@ -1,15 +1,6 @@
 """A record against the model: rows of measured and predicted times, the statistics of their errors, the answer.
 
 Errors are signed and relative to the median of the samples: +0.02 is a prediction 2 % too long.
-
-Tolerances are conditions such as ``p95 device-bound > 5%`` under which a comparison has failed.
-
-    STATISTIC [GROUP] > NUMBER%
-
-- ``median``, ``p95`` and ``worst`` are of absolute errors over a group: a class, a pattern, an effect, ``8
-  connections``, ``8 connections host-bound``. Without a group, they are over everything except pageable memory.
-- ``choice`` is the worst cost of following the model's choices; ``median choice`` and ``p95 choice`` exist too.
-- ``unpredicted`` is the share of the measured schedules that the profile could not predict.
 """
 
 import math
@@ -22,9 +13,8 @@ from typing import Any
 import msgspec
 
 from streamsim.answer import Answer, Pictures
-from streamsim.cli.printing import Condition, parse_condition
 from streamsim.displayed import Result, attributes
-from streamsim.errors import InputError, counted, short, shown
+from streamsim.errors import short
 from streamsim.report import Table
 from streamsim.text import format_seconds
 
@@ -52,8 +42,7 @@ class Row(msgspec.Struct, frozen=True):
     - ``simplicity``: the smaller, the simpler.
 
     All times of a program in a language are wall times, and ``issue_s`` is the time of its calls. ``front_end`` is the
-    language. ``speeds``: the times of its calls beside each run, over the calibrated times. ``at_speed_s``: the time
-    predicted with calls at the speed at which the program was issued.
+    language. ``speeds``: the times of its calls beside each run, over the calibrated times.
     """
 
     key: str
@@ -72,7 +61,6 @@ class Row(msgspec.Struct, frozen=True):
     simplicity: tuple[int, ...] = ()
     front_end: str = ""
     speeds: tuple[float, ...] = ()
-    at_speed_s: float = 0.0
 
     @property
     def error(self) -> float:
@@ -83,11 +71,6 @@ class Row(msgspec.Struct, frozen=True):
     def wall_error(self) -> float:
         """The signed relative error of the predicted time of the whole program."""
         return self.wall_predicted_s / self.wall_s - 1
-
-    @property
-    def at_speed_error(self) -> float:
-        """The signed relative error of ``at_speed_s``."""
-        return self.at_speed_s / self.measured_s - 1
 
     def plain(self) -> dict[str, Any]:
         """Return the row as JSON and CSV hold it: units are in the names, errors in percent."""
@@ -101,7 +84,7 @@ class Row(msgspec.Struct, frozen=True):
             **attributes(self, "wall_s", "wall_predicted_s"),
             "wall_error_percent": self.wall_error * PERCENT,
             **attributes(self, "issue_s", "formulas_s"),
-            **(attributes(self, "front_end", "at_speed_s") if self.front_end else {}),
+            **(attributes(self, "front_end") if self.front_end else {}),
         }
 
 
@@ -110,6 +93,7 @@ FRONT_END = "front end"  # the groups of programs by the language that they are 
 EVERYTHING = "all but pageable"  # the group of all schedules that can overlap
 WITHIN = 0.01  # a pick that is slower than the best measured by no more than this is as good
 GOOD_CHOICE = 0.05  # and the same for programs
+STATISTICS = ("median", "p95", "worst")  # of absolute errors
 
 
 class Absent(msgspec.Struct, frozen=True):
@@ -153,13 +137,6 @@ class Choice(msgspec.Struct, frozen=True):
         return self.picked_s / self.best_s - 1
 
 
-class Drift(msgspec.Struct, frozen=True):
-    """The relative changes of a profile's numbers during a run, by dotted name; none if it did not calibrate twice."""
-
-    connections: int
-    changes: dict[str, float]
-
-
 class Coverage(msgspec.Struct, frozen=True):
     """Shares of ``n`` measured medians inside their intervals, below, above; widths relative to the prediction."""
 
@@ -180,7 +157,6 @@ class Comparison(Result, msgspec.Struct, frozen=True):
     rows: tuple[Row, ...]
     unpredicted: tuple[Absent, ...]
     unmeasured: tuple[Absent, ...]
-    drift: tuple[Drift, ...]
 
     def __repr__(self) -> str:
         return short(f"Comparison({self.card}, {self.suite}: {len(self.rows)} rows, {self.device})")
@@ -274,16 +250,30 @@ class Comparison(Result, msgspec.Struct, frozen=True):
         return sorted(others, key=lambda row: -abs(row.error))[:most]
 
     @property
+    def figures(self) -> dict[str, float]:
+        """The shares that a tolerance may name.
+
+        - ``p95 device-bound``: a statistic of the absolute errors of a class, a pattern, an effect, ``8 connections``,
+          or ``8 connections host-bound``; without a group, of everything except pageable memory.
+        - ``choice``: the worst cost of following the model's choices; ``median choice`` and ``p95 choice`` exist too.
+        - ``unpredicted``: the share of the measured schedules that the profile could not predict.
+        """
+        groups = {name: summary for kind in self.summaries.values() for name, summary in kind.items()}
+        if choices := self.choices:
+            groups["choice"] = summarise([choice.regret for choice in choices])
+        found = {f"{of} {name}": getattr(summary, of) for name, summary in groups.items() for of in STATISTICS}
+        found |= {of: found[f"{of} {EVERYTHING}"] for of in STATISTICS if EVERYTHING in groups}
+        found |= {"choice": found["worst choice"]} if choices else {}
+        absent = len(self.unpredicted)
+        return {**found, "unpredicted": absent / (absent + len(self.rows)) if absent else 0.0}
+
+    @property
     def known_within(self) -> float:
         """0: the times are measured, and the errors are those of the predictions."""
         return 0.0
 
     def _json(self) -> dict[str, Any]:
         choices, summaries = self.choices, self.summaries
-        of_programs = {
-            "at_speed": _plain(self.by_front_end(attrgetter("at_speed_error"))),
-            "host_speeds": {name: self.speeds_of(name) for name in self.front_ends},
-        }
         return {
             "card": self.card,
             "suite": self.suite,
@@ -297,20 +287,13 @@ class Comparison(Result, msgspec.Struct, frozen=True):
                 if self.formulas
                 for name, times in [self.margin(group)]
             },
-            **(of_programs if self.front_ends else {}),
+            "host_speeds": {name: self.speeds_of(name) for name in self.front_ends},
             "choice": {
                 "n": len(choices),
                 "within_1_percent_percent": share_within(choices, WITHIN) * PERCENT if choices else None,
                 "worst_percent": max(choice.regret for choice in choices) * PERCENT if choices else None,
                 "workloads": [in_percent(choice, "regret") for choice in choices],
             },
-            "drift": [
-                {
-                    "connections": drift.connections,
-                    "changes_percent": {name: change * PERCENT for name, change in drift.changes.items()},
-                }
-                for drift in self.drift
-            ],
             "unpredicted": self.unpredicted,
             "unmeasured": self.unmeasured,
             "schedules": [row.plain() for row in self.rows],
@@ -375,84 +358,21 @@ def share_within(choices: Sequence[Choice], limit: float) -> float:
     return sum(choice.regret <= limit for choice in choices) / len(choices)
 
 
-# Tolerances
-
-
-CHOICE, UNPREDICTED = "choice", "unpredicted"
-STATISTICS = ("median", "p95", "worst")
-_EXPECTED = (
-    "expected median, p95 or worst with or without a group, choice, or unpredicted, then > and a percentage, such as"
-    " 'p95 host-bound > 12%'"
-)
-
-
-class Verdict(msgspec.Struct, frozen=True):
-    """The result of a tolerance; ``value`` and ``limit`` are relative (0.01 is 1 %)."""
-
-    text: str
-    value: float
-    limit: float
-
-    @property
-    def failed(self) -> bool:
-        """True if the comparison is beyond the limit."""
-        return self.value > self.limit
-
-
-def parse_tolerance(text: str) -> Condition:
-    """Return the tolerance of a text such as ``"p95 host-bound > 12%"``. Raises InputError if it cannot be read."""
-    found = parse_condition(text, _EXPECTED)
-    statistic, *group = found.name.split() or [""]
-    is_known = statistic in STATISTICS or (statistic in (CHOICE, UNPREDICTED) and not group)
-    if not is_known or (found.sign, found.unit) != (">", "%"):
-        raise InputError(f"--fail-if {shown(text)}: {_EXPECTED}")
-    return found
-
-
-def judge(comparison: Comparison, tolerance: Condition) -> Verdict:
-    """Return the verdict of a tolerance on a comparison. Raises InputError if the comparison has no such group."""
-    groups = {name: summary for kind in comparison.summaries.values() for name, summary in kind.items()}
-    if choices := comparison.choices:
-        groups[CHOICE] = summarise([choice.regret for choice in choices])
-    absent, present = len(comparison.unpredicted), len(comparison.rows)
-    statistic, *words = tolerance.name.split()
-    if statistic == UNPREDICTED:
-        return Verdict(tolerance.text, absent / (absent + present) if absent else 0.0, tolerance.limit)
-    group = CHOICE if statistic == CHOICE else " ".join(words) or EVERYTHING
-    if group not in groups:
-        known = ", ".join(groups) or "nothing that could be predicted"
-        raise InputError(f"--fail-if {shown(tolerance.text)}: there is no {group!r}; there is {known}")
-    return Verdict(
-        tolerance.text, getattr(groups[group], "worst" if statistic == CHOICE else statistic), tolerance.limit
-    )
-
-
 # The answer
 
 
 MOST = 10  # schedules that are listed as the worst
 FEW = 60  # schedules that are listed without being asked for
 FEW_ABSENT = 5  # of those without a prediction or a measurement, likewise
-NOTABLE = 0.10  # of a profile's number: said in the text
-NOTHING = "-"
 WORST = "the worst predicted, pageable memory left out"
 FIGURES = ("n", "median", "p95", "worst", "bias", "noise")
 
 
-def _sections(
-    comparison: Comparison,
-    verdicts: Sequence[Verdict] = (),
-    covered: Mapping[str, Coverage] | None = None,
-    most: int = MOST,
-) -> Iterator[Table | str]:
-    """Yield the summary, then the ``most`` worst predicted schedules, then the other tables.
-
-    ``covered``: the coverage by class.
-    """
+def _sections(comparison: Comparison, covered: Mapping[str, Coverage], most: int) -> Iterator[Table | str]:
+    """Yield the summary, then the ``most`` worst predicted schedules, then the other tables."""
     yield from _class_table(comparison)
     if comparison.front_ends:
         yield errors_table("wall time, by front end", comparison.by_front_end())
-        yield errors_table("with calls as fast as each shows", comparison.by_front_end(attrgetter("at_speed_error")))
     if covered:
         yield _coverage_table(covered)
     if not comparison.front_ends:
@@ -461,7 +381,6 @@ def _sections(
         yield from _choice_summary(f"choice, {name}", comparison.choices_of(name), GOOD_CHOICE)
         if speeds := comparison.speeds_of(name):
             yield f"host, {name}: calls took {speeds[0]:.2f} to {speeds[1]:.2f} times as long as calibrated"
-    yield from (f"{'FAILED' if v.failed else 'ok'}  {v.text}: is {v.value:.2%}" for v in verdicts)
     yield from _absent("not predicted", comparison.unpredicted)
     yield from _absent("not measured", comparison.unmeasured)
     yield from _schedules(WORST, comparison.worst(most))
@@ -470,7 +389,6 @@ def _sections(
         if kind not in said and len(groups) > 1:  # a single group is the whole
             yield errors_table(f"model, by {kind}", groups)
     yield from _formulas(comparison)
-    yield from (_drift(drift) for drift in comparison.drift if drift.changes)
 
 
 def title(comparison: Comparison) -> str:
@@ -559,49 +477,6 @@ def _absent(what: str, absent: Sequence[Absent]) -> Iterator[Table | str]:
         yield f"{what}: {len(absent) - FEW_ABSENT} more; --json has them all"
 
 
-def _drift(drift: Drift) -> str:
-    """Return which of a profile's numbers moved far during a run."""
-    moved = sorted((i for i in drift.changes.items() if abs(i[1]) > NOTABLE), key=lambda item: -abs(item[1]))
-    names = ", ".join(f"{name} {change:+.0%}" for name, change in moved)
-    return (
-        f"drift, {drift.connections} connections: {len(moved)} of the profile's {len(drift.changes)} numbers moved by"
-        f" more than {NOTABLE:.0%} during the run{f': {names}' if names else ''}"
-    )
-
-
-# Several records
-
-
-def _side_by_side(comparisons: Mapping[str, Comparison], most: int) -> Iterator[Table | str]:
-    """Yield the records by name, their errors by class, and the ``most`` worst schedules, with columns for each record.
-
-    A schedule is as bad as the largest of its absolute errors in any of the records.
-    """
-    found = dict(enumerate(comparisons.values(), 1))
-    for (number, one), name in zip(found.items(), comparisons, strict=True):
-        yield f"{number}: {name}: {title(one)}"
-    groups = {k: {**one.by_class(), **one.by_front_end()} for k, one in found.items()}
-    names = dict.fromkeys(name for own in groups.values() for name in own)
-    rows = [(name, f"{k}", *_figures(own[name])) for name in names for k, own in groups.items() if name in own]
-    yield table_of("", ("model, by class", "record", *FIGURES), rows)
-    for number, one in found.items():
-        yield from _choice_summary(f"{number}: choice", one.choices, WITHIN)
-        if absent := len(one.unpredicted) + len(one.unmeasured):
-            yield f"{number}: {counted(absent, 'schedule')} not measured or not predicted"
-    yield from _worst_of_each(list(found.values()), most)
-
-
-def _worst_of_each(comparisons: Sequence[Comparison], most: int) -> Iterator[Table]:
-    errors = [{(r.key, r.connections): r.error for r in c.rows if r.klass != PAGEABLE} for c in comparisons]
-    everyone = dict.fromkeys(place for own in errors for place in own)
-    worst = sorted(everyone, key=lambda place: -max(abs(own.get(place, 0.0)) for own in errors))[:most]
-    rows = [
-        (key, f"{n}", *(f"{own[key, n]:+.1%}" if (key, n) in own else NOTHING for own in errors)) for key, n in worst
-    ]
-    if rows:
-        yield table_of(WORST, ("schedule", "connections", *map(str, range(1, 1 + len(errors)))), rows)
-
-
 # Rows for CSV
 
 
@@ -618,26 +493,22 @@ def to_rows(comparison: Comparison) -> list[dict[str, Any]]:
 
 def comparison_answer(
     comparison: Comparison,
-    verdicts: Sequence[Verdict] = (),
     covered: Mapping[str, Coverage] | None = None,
     most: int = MOST,
     pictures: Callable[[], Pictures] = Pictures,
-    data: dict[str, Any] | None = None,
 ) -> Answer:
     """Return the answer of a comparison with the ``most`` worst schedules; ``covered``: the coverage by class."""
     every = _schedules("every schedule", comparison.rows)
     few = len(comparison.rows) <= FEW
+    asked = {
+        "coverage": None if covered is None else {klass: in_percent(found) for klass, found in covered.items()},
+        "worst": [{"connections": row.connections, "key": row.key} for row in comparison.worst(most)],
+    }
     return Answer(
         title=title(comparison),
-        tables=(*_sections(comparison, verdicts, covered, most), *(every if few else ())),
+        tables=(*_sections(comparison, covered or {}, most), *(every if few else ())),
         more=() if few else every,
         pictures=pictures,
-        data=data or {},
+        data={**comparison.to_json(), **asked},
         rows=to_rows(comparison),
     )
-
-
-def comparisons_answer(comparisons: Mapping[str, Comparison], most: int, data: dict[str, Any]) -> Answer:
-    """Return the answer of several comparisons by the names of their records, side by side."""
-    rows = [{"record": name, **row} for name, one in comparisons.items() for row in to_rows(one)]
-    return Answer(f"{len(comparisons)} records", tables=tuple(_side_by_side(comparisons, most)), data=data, rows=rows)

@@ -15,9 +15,8 @@ measured with every group of schedules show the host's speed.
 
 Of a program in a language, the wall time is compared, from the first call until the last synchronisation ends. It is
 predicted with the calls of its front end as calibrated in its run, and with the measured times of its kernels alone,
-over all the work and over a chunk. The time that issuing took tells host-bound from device-bound programs. With calls
-that take just that time, the program is predicted once more: this tells a miss of the calls from a miss of the model.
-No number is fitted to a schedule's or program's own times.
+over all the work and over a chunk. The time that issuing took tells host-bound from device-bound programs. No number is
+fitted to a schedule's or program's own times.
 
 An interval is drawn from the spread of the profile. If the pace beside all schedules was timed, calls are as uncertain
 as they are at a known speed of the host. If the copies beside them were timed, the link is as uncertain as it changed
@@ -30,7 +29,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property, partial
-from operator import attrgetter
 from statistics import mean, median
 from typing import Any
 
@@ -48,7 +46,6 @@ from streamsim.device import (
     Device,
     changed,
     mean_of,
-    number_names,
     with_front_end,
     with_values,
 )
@@ -68,7 +65,6 @@ from streamsim_validate.compare.comparison import (
     Absent,
     Comparison,
     Coverage,
-    Drift,
     Row,
 )
 from streamsim_validate.records import (
@@ -87,7 +83,6 @@ from streamsim_validate.records import (
     closed,
     first_closing,
     median_and_spread,
-    mix_chain,
     round_s,
     timeline_of,
     with_timing_events,
@@ -248,7 +243,7 @@ def mixes_s(rows: Iterable[ChainRow]) -> dict[Chain, float]:
     {} unless all of them ran often enough, and none in 0 s: speeds are divided by them.
     """
     known = {Chain(kind, size, n): [issue_s for *_, issue_s in runs] for kind, size, n, runs in rows}
-    found = {mix: known.get(mix, []) for mix in (mix_chain(letters, streams) for letters, streams in MIXES)}
+    found = {mix: known.get(mix, []) for mix in MIXES}
     if any(len(runs) < FEWEST_REPEATS or min(runs) < SHORTEST_S for runs in found.values()):
         return {}
     return {mix: median(runs) for mix, runs in found.items()}
@@ -426,9 +421,6 @@ def compare(record: Record, device: Device | None = None) -> Comparison:
         rows=tuple(rows),
         unpredicted=tuple(unpredicted),
         unmeasured=tuple(Absent(entry.key, run.connections, entry.status) for run, entry in record.skipped()),
-        drift=tuple(
-            Drift(run.connections, changes(run.profile("before"), run.profile("after"))) for run in record.runs
-        ),
     )
 
 
@@ -498,8 +490,7 @@ def _of_program(entry: Entry, program: ProgramTimes, case: Case, issue_s: float)
     calls = replace(case.schedule, ops=case.schedule.ops[:-1])  # without the synchronisation that ends it
     issuing_s = sum(lower(calls, case.device).call) / TICKS_PER_S
     then = case.at_speed(issue_s / max(SHORTEST_S, issuing_s))
-    at_speed_s, slower = predict(then), case.slower(predict, then)
-    predicted_s = case.predicted_s(predict, entry.wall_s, slower)
+    predicted_s = case.predicted_s(predict, entry.wall_s, case.slower(predict, then))
     return {
         "klass": HOST_BOUND if issue_s > PROGRAM_HOST_SHARE * statistics.median(entry.wall_s) else DEVICE_BOUND,
         "predicted_s": predicted_s,
@@ -507,9 +498,6 @@ def _of_program(entry: Entry, program: ProgramTimes, case: Case, issue_s: float)
         "formulas_s": {},
         "front_end": program.language,
         "speeds": tuple(case.speeds),
-        "at_speed_s": beside_median(at_speed_s * slower, entry.wall_s)
-        if isinstance(slower, np.ndarray)
-        else at_speed_s,
     }
 
 
@@ -554,27 +542,6 @@ def _pageable_transfers_s(schedule: Schedule, device: Device, chunks: int) -> di
         latency_s, s_per_byte = link.pageable_latency_s, 1 / link.pageable_bandwidth_bytes_per_s
         for time, n in ((f"{name}_s", 1), (f"{name}_chunks_s", chunks)):
             found[time] = van_werkhoven_transfer(latency_s, n_bytes / n, s_per_byte, latency_s, n) if n_bytes else 0.0
-    return found
-
-
-def changes(before: Device | None, after: Device | None) -> dict[str, float]:
-    """Return the relative changes of the numbers that both profiles have, if they are above 0 before.
-
-    A table of kernel costs has its largest change, under the name ``kernels.NAME(PARAMETER)``. A profile that is
-    missing has none.
-    """
-    if before is None or after is None:
-        return {}
-    found: dict[str, float] = {}
-    for name in sorted(number_names(before) & number_names(after) - {"compute.kernels"}):
-        was, is_now = map(attrgetter(name), (before, after))
-        if was > 0:
-            found[name] = is_now / was - 1
-    costs = {(cost.name, cost.parameter): cost for cost in after.compute.kernels}
-    for cost in before.compute.kernels:
-        if other := costs.get((cost.name, cost.parameter)):
-            moves = (other.at(n) / cost.at(n) - 1 for n in cost.elements)
-            found[f"kernels.{cost.name}({cost.parameter})"] = max(moves, key=abs)
     return found
 
 

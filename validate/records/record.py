@@ -19,8 +19,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
-from itertools import chain, islice
-from typing import Any, NamedTuple, cast
+from itertools import islice
+from typing import Any, NamedTuple, TypeVar, cast
 
 import msgspec
 
@@ -319,10 +319,6 @@ def config_of(recipe: Recipe) -> Config:
 
 SHORTEST_S = 1e-9  # no clock here resolves less
 
-# A chain's kind, size and length, and of each of its runs device_s, wall_s and issue_s.
-ChainRow = tuple[str, int, int, tuple[tuple[float, float, float], ...]]
-PaceRow = tuple[str, int, int, tuple[float, ...]]  # of each of its runs how long the pace beside it took
-
 
 class Chain(NamedTuple):
     """A probe: a chain of ``length`` links of one ``kind``. ``size``: bytes, elements or streams, by the kind."""
@@ -345,17 +341,14 @@ class Timing(NamedTuple):
     issue_s: float
 
 
-Timings = Mapping[Chain, Sequence[Timing]]  # of each chain its runs
+ChainRow = tuple[str, int, int, tuple[Timing, ...]]  # a chain and its runs, as a file holds them
+PaceRow = tuple[str, int, int, tuple[float, ...]]  # a chain, and how long the pace beside each of its runs took
+T = TypeVar("T")
 
 
-def rows_of(timings: Timings) -> tuple[ChainRow, ...]:
-    """Return the form that a file holds."""
-    return tuple((*chain, tuple((t.device_s, t.wall_s, t.issue_s) for t in runs)) for chain, runs in timings.items())
-
-
-def timings_of(rows: Iterable[ChainRow]) -> dict[Chain, list[Timing]]:
-    """Return the timings from the form that a file holds."""
-    return {Chain(kind, size, n): [Timing(*run) for run in runs] for kind, size, n, runs in rows}
+def rows_of(chains: Mapping[Chain, Iterable[T]]) -> tuple[tuple[str, int, int, tuple[T, ...]], ...]:
+    """Return the form that a file holds of what each chain has."""
+    return tuple((*chain, tuple(each)) for chain, each in chains.items())
 
 
 def check_rows(rows: Iterable[ChainRow]) -> None:
@@ -372,9 +365,9 @@ def check_times(what: str, seconds: Sequence[float]) -> None:
         raise InputError(f"{what}: has a time of more than {LONGEST_S:g} s, which no clock shows; measure it again")
 
 
-COPIES, CHUNK, MIX_LENGTH = "hd", "hkd", 64  # the calls of a link of a mix, by their letters, and its links
-FEW_STREAMS, MANY_STREAMS = 4, 32
-MIXES = ((COPIES, FEW_STREAMS), (CHUNK, FEW_STREAMS), (CHUNK, MANY_STREAMS))
+# Copies h and d, and kernels k, over few and over many streams: what shows the host's speed in older records.
+MIXES = tuple(Chain(f"mix {letters}", streams, 64) for letters, streams in (("hd", 4), ("hkd", 4), ("hkd", 32)))
+PACE_CHAIN = MIXES[1]  # issued beside each sample of a schedule
 
 
 class CallCosts(NamedTuple):
@@ -388,32 +381,7 @@ class CallCosts(NamedTuple):
     first_on_stream_s: float
 
 
-def mix_kind(letters: str) -> str:
-    """Return the kind of the chains of a mix of calls."""
-    return f"mix {letters}"
-
-
-def mix_chain(letters: str, streams: int) -> Chain:
-    """Return the chain of a mix of calls over this many streams."""
-    return Chain(mix_kind(letters), streams, MIX_LENGTH)
-
-
-PACE_CHAIN = mix_chain(CHUNK, FEW_STREAMS)  # issued beside each sample of a schedule
-
-
-def usual_pace_s(paces_s: Iterable[Sequence[float]]) -> float:
-    """Return the median seconds in which the host issued the pace beside the programs of a calibration.
-
-    Raises InputError if there are none.
-    """
-    found = [*chain.from_iterable(paces_s)]
-    if not found:
-        raise InputError("calibration: no paces beside the programs, of an earlier version; calibrate again")
-    return float(statistics.median(found))
-
-
 CALIBRATED_ON = "calibrated on "  # then the card's whole name
-AFTER_A_NAME = ("", ",", ";")  # what may stand behind a card's name in a description
 
 
 class Card(msgspec.Struct, frozen=True):
@@ -444,8 +412,8 @@ def check_same_card(card: Card, device: Device) -> None:
     """
     named = device.description
     _, calibrated, on = named.rpartition(CALIBRATED_ON)
-    behind = on.removeprefix(card.name).lstrip()[:1]  # "NVIDIA H200 NVL" is another card than "NVIDIA H200"
-    if calibrated and not (on.startswith(card.name) and behind in AFTER_A_NAME):
+    # "NVIDIA H200 NVL" is another card than "NVIDIA H200"
+    if calibrated and not f"{on},".startswith((f"{card.name},", f"{card.name};")):
         raise InputError(
             f"device {device.name!r} is another card's profile ({named}); the record is of {card.name}:"
             " use the profile in the record or calibrate that card"

@@ -8,7 +8,6 @@ A measuring process (``python -m streamsim_validate.run CONNECTIONS``) gets the 
 stdin does, which is when the process that started it has ended, however that was.
 """
 
-import dataclasses
 import hashlib
 import os
 import subprocess
@@ -32,7 +31,6 @@ from streamsim.errors import INTERRUPTED, NO_GPU, OK, InputError
 from streamsim.files import check_writable
 from streamsim.program import Schedule
 from streamsim_validate.calibrate import (
-    PlainSamples,
     Samples,
     fits,
     host_calls,
@@ -275,7 +273,7 @@ def _calibrated(plan: Plan, on_step: OnStep, gpu: Gpu) -> Samples:
         return found
     libraries = (one for one in installed_libraries(plan.device) if one.name in plan.languages)
     with compiled_rounds(plan.device, CudaRounds.name in plan.languages) as compiled:
-        return dataclasses.replace(found, front_ends=measure_front_ends(libraries, compiled, on_step))
+        return msgspec.structs.replace(found, front_ends=measure_front_ends(libraries, compiled, on_step))
 
 
 def measure_plan(
@@ -324,7 +322,7 @@ def _trace(items: Sequence[Planned], connections: int, gpu: Gpu, journal: Journa
 
 
 def _plain(take_samples: TakeSamples | None, gpu: Gpu) -> dict[str, Any] | None:
-    return take_samples and _builtins(take_samples(gpu).plain())
+    return take_samples and _builtins(take_samples(gpu))
 
 
 def _builtins(value: msgspec.Struct) -> dict[str, Any]:
@@ -351,7 +349,7 @@ def _fitted(plain: dict[str, Any] | None) -> dict[str, Any] | None:
     if plain is None:
         return None
     try:
-        return _builtins(fits.fit(Samples.from_plain(msgspec.convert(plain, PlainSamples))))
+        return _builtins(fits.fit(msgspec.convert(plain, Samples).check()))
     except (InputError, msgspec.ValidationError) as error:  # samples of another form, in a journal of then
         say(f"no profile: {error}")
         return None
