@@ -19,13 +19,13 @@ from streamsim.answer import (
 )
 from streamsim.cli.options import (
     OUTPUT,
-    PICTURE,
     device_options,
     format_options,
     measured_option,
     option,
     part_options,
     pipeline_options,
+    timeline_options,
 )
 from streamsim.cli.printing import (
     OWN_CARD,
@@ -108,12 +108,7 @@ FILES = ("plot", "trace", "save_profile")  # options of files to write
 @format_options
 @part_options
 @option("--list as_list", "Print what --gpu, --process and --window may name.", is_flag=True)
-@option(
-    "--plot",
-    "Save the Gantt chart with lost time by cause; of a recording, what was recorded above its replay.",
-    PICTURE,
-)
-@option("--trace", "Save the same for Perfetto or chrome://tracing.", OUTPUT)
+@timeline_options
 @page_option
 @fail_if_option
 @measured_option

@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 
 import click
 import msgspec
-from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 from streamsim.code import FRONT_END_OF, Language
@@ -67,10 +66,15 @@ class File(click.Path):
 
 
 class Output(File):
-    """A file to write. Its name and folder are looked at before anything is computed, or written."""
+    """A file to write. Its name, which ``check`` may refuse, and folder are looked at before anything is computed."""
+
+    def __init__(self, check: Callable[[str], object] = Path) -> None:
+        super().__init__()
+        self.check = check
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
-        path = super().convert(value, param, ctx)
+        self.check(value)
+        path = Path(value)
         check_writable(path)
         read = ctx.params.get("workload") if ctx else None
         if isinstance(read, Path) and path.exists() and read.exists() and path.samefile(read):
@@ -79,15 +83,12 @@ class Output(File):
         return path
 
 
-class Picture(Output):
-    """A picture to save, of one of the kinds that there are."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
-        picture_format(value)
-        return super().convert(value, param, ctx)
+def _check_page(name: str) -> None:
+    if not name.lower().endswith((".html", ".htm")):
+        raise InputError(f"{name}: expected a file name that ends in .html")
 
 
-FILE, OUTPUT, PICTURE = File(), Output(), Picture()
+FILE, OUTPUT, PICTURE, PAGE = File(), Output(), Output(picture_format), Output(_check_page)
 SIZE = Quantity("size", parse_bytes)
 TIME = Quantity("time", partial(parse_seconds, least=SHORTEST_KERNEL_S))
 WAIT = Quantity("time", parse_seconds)
@@ -108,15 +109,15 @@ class Listed(str):
 
 
 class Several(click.ParamType):  # type: ignore[type-arg]  # generic in new versions of click only
-    """One value of a type; or several, which stay :class:`Listed`."""
+    """One value of a type; or several, which stay :class:`Listed`, as one does ``as_text``."""
 
-    def __init__(self, one: click.ParamType) -> None:  # type: ignore[type-arg]
-        self.one, self.name = one, one.name
+    def __init__(self, one: click.ParamType, as_text: bool = False) -> None:  # type: ignore[type-arg]
+        self.one, self.name, self.as_text = one, one.name, as_text
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the value, or the text of several."""
         is_range = ".." in str(value) and param is not None and param.name != "device"  # ../card.toml is none
-        if isinstance(value, str) and ("," in value or is_range):
+        if isinstance(value, str) and (self.as_text or "," in value or is_range):
             return Listed(value)
         return self.one.convert(value, param, ctx)
 
@@ -127,13 +128,6 @@ class Several(click.ParamType):  # type: ignore[type-arg]  # generic in new vers
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> Any:
         """Complete one value."""
         return self.one.shell_complete(ctx, param, incomplete)
-
-
-class Ranges(Several):
-    """Several values or ranges of one type, as text."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ARG002
-        return value
 
 
 def take_several(command: click.Command) -> None:
@@ -149,7 +143,7 @@ def take_ranges(command: click.Command) -> None:
         if param.name in {*OF_WORKLOADS, *Config.__struct_fields__, *DeviceOptions.__struct_fields__}:
             param.callback = None
             if isinstance(param, click.Option):
-                param.type, param.default = Ranges(param.type), None
+                param.type, param.default = Several(param.type, as_text=True), None
 
 
 # Suffixes of files that hold a program, whatever their content.
@@ -260,19 +254,17 @@ def formats(
 all_option = noted(EVERYTHING, "--all", "Print also what is left out of the first screen.", is_flag=True)
 
 
-def _note_part(context: click.Context, param: click.Parameter, value: Any) -> None:
+def _of_part(name: str, text: str, kind: Any = None, **how: Any) -> Callable[[Command], Command]:
+    def keep(context: click.Context, param: click.Parameter, value: Any) -> None:
+        if value not in (None, False):
+            context.meta.setdefault(PART, {})[param.name] = value
 
-    if context.get_parameter_source(param.name or "") is ParameterSource.COMMANDLINE:
-        context.meta.setdefault(PART, {})[param.name] = value
-
-
-def _of_part(name: str, text: str, **how: Any) -> Callable[[Command], Command]:
-    return click.option(name, expose_value=False, callback=_note_part, help=text, **how)
+    return option(name, text, kind, expose_value=False, callback=keep, **how)
 
 
 part_options = all_of(
-    _of_part("--gpu", "Read only this card of a recording; by the profiler's number of it.", type=int, metavar="N"),
-    _of_part("--process", "Read only this process of a recording.", type=int, metavar="PID"),
+    _of_part("--gpu", "Read only this card of a recording; by the profiler's number of it.", int, metavar="N"),
+    _of_part("--process", "Read only this process of a recording.", int, metavar="PID"),
     _of_part(
         "--window",
         "Read only this range of a recording; calls that begin in this NVTX range, ProfilerStep or user annotation"
@@ -289,7 +281,7 @@ part_options = all_of(
         "Time of a recorded program when nothing records it. The cost of recording is then chosen so that the"
         " prediction takes this time. Default: the time of a capture's runs without CUPTI, else what profilers are"
         " known to cost.",
-        type=TIME,
+        TIME,
     ),
 )
 
@@ -369,7 +361,7 @@ grid_options = all_of(
     option("--max-chunks", "Try 1 to this many chunks.", CHUNKS, default=256),
     option("--max-streams", "Try 1 to this many streams.", CHUNKS, default=32),
     option(
-        "--order --orders order",
+        "--order",
         f"Issue orders to try, separated by commas: {', '.join(ORDERS)}.",
         default="depth-first,breadth-first",
     ),
@@ -410,10 +402,9 @@ device_options = all_of(
     ),
 )
 
-output_options = all_of(
-    format_options,
-    option("--plot", "Save the Gantt chart: a .png, .svg or .pdf file.", PICTURE),
-    option("--trace", "Save a trace for Perfetto or chrome://tracing.", OUTPUT),
+timeline_options = all_of(
+    option("--plot", "Draw the time lines: a .png, .svg or .pdf file.", PICTURE),
+    option("--trace", "Save the time lines for Perfetto or chrome://tracing.", OUTPUT),
 )
 
 

@@ -8,8 +8,7 @@ from tempfile import TemporaryDirectory
 
 import click
 
-from streamsim.cli.options import FILE
-from streamsim.cli.printing import PAGE
+from streamsim.cli.options import FILE, PAGE
 from streamsim.cli.running import BriefCommand
 from streamsim.errors import InputError
 from streamsim.files import write_text

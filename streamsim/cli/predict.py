@@ -31,15 +31,16 @@ from streamsim.cli.options import (
     DeviceOptions,
     Listed,
     device_options,
+    format_options,
     formats,
     kind_of_file,
     option,
-    output_options,
     part_options,
     picked,
     pipeline_options,
     take_ranges,
     take_several,
+    timeline_options,
 )
 from streamsim.cli.printing import called, emit, fail_if_option, page_asked, page_option, print_data, write_beside
 from streamsim.cli.running import BriefCommand, note, progress_bar, tell
@@ -160,7 +161,8 @@ def names_of(device: Device | str) -> list[Device | str]:
 @place_layers
 @device_options
 @part_options
-@output_options
+@format_options
+@timeline_options
 @page_option
 @option(
     "--recording",

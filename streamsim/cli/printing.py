@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from streamsim import __version__
 from streamsim.answer import Answer, markdown_of, open_console, show, write_page
-from streamsim.cli.options import EVERYTHING, FORM, OUTPUT, PICTURE, Output, Quantity, all_of, noted, option
+from streamsim.cli.options import EVERYTHING, FORM, PAGE, Quantity, noted
 from streamsim.cli.running import say, verdict
 from streamsim.device import Device, digest_of, known_within
 from streamsim.errors import FOUND, OK, InputError, as_unicode, shown
@@ -79,14 +79,16 @@ fail_if_option = noted(
 def judged(conditions: Iterable[Condition], result: Mapping[str, Any]) -> int:
     """Say which conditions hold of the numbers in a ``result``; return the command's exit code.
 
-    Raises InputError for a name that none of them has, or several.
+    Raises InputError for a name that none of them has.
     """
-    figures = dict(_figures(result))
-    values = [(condition, *_figure(condition, figures)) for condition in conditions]
-    code = OK
-    for condition, name, value in values:
-        if condition.fails(value):
-            say(f"failed: {condition.text}: is {_shown(name, value, condition)}")
+    figures, code = dict(_figures(result)), OK
+    for one in conditions:
+        name = next((name for name in (one.name, f"{one.name}_s", f"{one.name}_bytes") if name in figures), "")
+        if not name:
+            near = ", ".join(get_close_matches(one.name, figures, n=5) or list(figures)[:5])
+            raise InputError(f"--fail-if {shown(one.text)}: {shown(one.name)} names no number; there is {near}")
+        if one.fails(figures[name]):
+            say(f"failed: {one.text}: is {_shown(name, figures[name], one)}")
             code = FOUND
     return code
 
@@ -99,42 +101,12 @@ def _figures(result: Mapping[str, Any], place: str = "") -> Iterator[tuple[str, 
             yield place + name, value
 
 
-def _figure(condition: Condition, figures: Mapping[str, float]) -> tuple[str, float]:
-    """Return the number that a condition names, by its whole name or by the last part of a single name."""
-    names = [condition.name, f"{condition.name}_s", f"{condition.name}_bytes"]
-    ends = [name for name in names if name in figures][:1]
-    ends = ends or [name for name in figures if name.rpartition(".")[2] in names]
-    if len(ends) == 1:
-        return ends[0], figures[ends[0]]
-    why = f"may be {', '.join(ends)}; give one of them"
-    if not ends:
-        near = get_close_matches(condition.name, figures, n=5) or list(figures)[:5]
-        why = f"names no number; there is {', '.join(near)}"
-    raise InputError(f"--fail-if {shown(condition.text)}: {shown(condition.name)} {why}")
-
-
 def _shown(name: str, value: float, condition: Condition) -> str:
     if condition.unit == "%":
         return f"{value:.2%}"
     if name.endswith("_s"):
         return format_seconds(value)
     return format_bytes(int(value)) if name.endswith("_bytes") else f"{value:.4g}"
-
-
-SUFFIXES = (".html", ".htm")
-
-
-class Page(Output):
-    """A page to save: an HTML file."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
-        if Path(value).suffix.lower() not in SUFFIXES:
-            name = param.opts[0] if param else "--page"
-            raise InputError(f"{name} {value}: expected a file name that ends in .html")
-        return super().convert(value, param, ctx)
-
-
-PAGE = Page()
 
 
 LATER_CONTROLS = re.compile("[\x7f-\x9f]")  # a terminal obeys these as it obeys ESC
@@ -147,12 +119,6 @@ def page_asked() -> Path | None:
     """Return the file that --page names; None without it."""
     path: Path | None = click.get_current_context().meta.get(PAGE_ASKED)
     return path
-
-
-beside_options = all_of(
-    option("--plot", "Draw both time lines, one above the other: a .png, .svg or .pdf file.", PICTURE),
-    option("--trace", "Save both, one process each, for Perfetto or chrome://tracing.", OUTPUT),
-)
 
 
 def write_beside(timelines: Mapping[str, Timeline], plot: Path | None, trace: Path | None) -> None:

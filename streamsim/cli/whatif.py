@@ -24,8 +24,9 @@ from streamsim.cli.options import (
     option,
     part_options,
     pipeline_options,
+    timeline_options,
 )
-from streamsim.cli.printing import OWN_CARD, beside_options, emit, page_option, write_beside
+from streamsim.cli.printing import OWN_CARD, emit, page_option, write_beside
 from streamsim.cli.running import BriefCommand
 from streamsim.cli.work import Asked, is_given, names_of, place_layers, work_of
 from streamsim.code import LANGUAGES, Language
@@ -97,7 +98,7 @@ MAKERS: dict[str, Callable[..., Change]] = {
     "Write the pipeline with the changes, in this language, of a program whose steps repeat.",
     one_of(LANGUAGES),
 )
-@beside_options
+@timeline_options
 @page_option
 @format_options
 def whatif_command(
