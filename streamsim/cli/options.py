@@ -256,7 +256,7 @@ all_option = noted(EVERYTHING, "--all", "Print also what is left out of the firs
 
 def _of_part(name: str, text: str, kind: Any = None, **how: Any) -> Callable[[Command], Command]:
     def keep(context: click.Context, param: click.Parameter, value: Any) -> None:
-        if value not in (None, False):
+        if value is not None and value is not False:
             context.meta.setdefault(PART, {})[param.name] = value
 
     return option(name, text, kind, expose_value=False, callback=keep, **how)

@@ -23,6 +23,7 @@ from streamsim.answer import longest_axes, prediction_answer, rows_answer, scena
 from streamsim.cli.options import (
     COUNT,
     FILE,
+    LAYERS,
     LOOP,
     MARKDOWN_FORM,
     OUTPUT,
@@ -49,7 +50,6 @@ from streamsim.cli.work import (
     Asked,
     Issued,
     place_layers,
-    programs_of,
     read_issued,
     refuse,
     work_of,
@@ -102,12 +102,13 @@ class _Found(NamedTuple):
 
 def predict_several(context: click.Context, others: tuple[Path, ...], plot: Path | None, trace: Path | None) -> None:
     """Predict several configurations, or programs on several devices. Write the files, then print the rows."""
-    paths = [path for path in (context.params["workload"], *others) if path]
-    layers = context.params["layers"]
-    if others:
-        rows, notes, lines = _programs(context, programs_of(context, paths))
-    elif layers or (paths and kind_of_file(paths[0]) in (PROGRAM, LOOP)):
-        rows, notes, lines = _programs(context, [(layers or paths[0], read_issued(context))])
+    files = context.params["layers"], context.params["workload"], *others
+    kinds = {path: kind_of_file(path) for path in files if path}
+    for path, kind in kinds.items() if others else ():
+        if kind != PROGRAM:
+            raise InputError(f"{path}: one of several files is a schedule or a recording; give it alone")
+    if {*kinds.values()} & {PROGRAM, LOOP, LAYERS}:
+        rows, notes, lines = _programs(context, [(path, read_issued(context, path)) for path in kinds])
     else:
         rows, notes, lines = _configurations(context.params)
     for name, path in (("--plot", plot), ("--trace", trace), ("--page", page_asked())):

@@ -9,7 +9,6 @@ from click.core import ParameterSource
 from msgspec.structs import replace
 
 from streamsim.advice import what_if
-from streamsim.analysis import kernel_assumptions
 from streamsim.answer import what_if_answer
 from streamsim.cli.code import code_of_changed, code_of_issued
 from streamsim.cli.options import (
@@ -28,14 +27,14 @@ from streamsim.cli.options import (
 )
 from streamsim.cli.printing import OWN_CARD, emit, page_option, write_beside
 from streamsim.cli.running import BriefCommand
-from streamsim.cli.work import Asked, is_given, names_of, place_layers, work_of
+from streamsim.cli.work import Asked, assumed_of, is_given, names_of, place_layers, work_of
 from streamsim.code import LANGUAGES, Language
 from streamsim.device import MOST_CONNECTIONS, dump_device, load_device
 from streamsim.errors import InputError
 from streamsim.files import write_text
 from streamsim.program import MOST_WORKERS, write_schedule
 from streamsim.timeline import recorded_timeline
-from streamsim.transform import IN_ROUNDS, ISSUE_ORDERS, Change, LoopSource, Work, in_making_order, kernels
+from streamsim.transform import IN_ROUNDS, ISSUE_ORDERS, Change, LoopSource, in_making_order, kernels
 from streamsim.transform import changes as make
 
 COUNT = click.IntRange(1, 1024)
@@ -137,7 +136,7 @@ def whatif_command(
     if not changes:
         raise InputError("nothing to change; give --pin, --async, --streams 2 or another change of --help")
     found = what_if(work.schedule, work.device, changes, options["independent"], work.source)
-    found = replace(found, notes=(*found.notes, *_assumed(found.work)))
+    found = replace(found, notes=(*found.notes, *assumed_of(found.work)))
     beside = {"as it is": found.as_it_is, f"with {found.together.change}": found.timeline}
     if given is not None and given.recorded is not None:
         was = recorded_timeline(found.as_it_is, given.recorded)
@@ -169,14 +168,6 @@ def _asked(context: click.Context, path: Path) -> Asked:
     if of_file.get_parameter_source("device") is not ParameterSource.DEFAULT:
         context.meta[OWN_CARD] = True  # the file names the device
     return work_of(of_file)
-
-
-def _assumed(work: Work) -> list[str]:
-    """Return what is assumed of the kernels of a workload."""
-    if work.pipeline is None:
-        return []
-    workload, config = work.pipeline.workload, work.pipeline.config
-    return kernel_assumptions(workload, config.chunks, work.device, config.launch)
 
 
 def _changes(**options: Any) -> tuple[Change, ...]:

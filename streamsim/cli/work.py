@@ -4,8 +4,7 @@
 :func:`work_of` puts it on the device that the options name.
 """
 
-import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,6 +18,7 @@ from streamsim.analysis import Bound, check_room, kernel_assumptions, timed_alon
 from streamsim.cli.options import (
     COUNT,
     FILE,
+    LAYERS,
     LOOP,
     OF_WORKLOADS,
     PART,
@@ -75,7 +75,6 @@ from streamsim.recorded import (
 from streamsim.text import chosen, format_seconds, parse_buffers, parse_bytes
 from streamsim.transform import LayersSource, LoopSource, Source, Work
 
-WRITTEN_BY = "streamsim code --as schedule -o FILE writes a schedule, streamsim predict --recording FILE a recording"
 CUT = tuple(name for name in Config.__struct_fields__ if name != "memory")
 SEARCHED = ("max_chunks", "max_streams")
 ALONE = "needs a single program; give one, and one value of each option, or leave it out"
@@ -152,11 +151,6 @@ class Given(NamedTuple):
 @collector_off()
 def read_given(path: Path) -> Given:
     """Read the program in a file. Raises InputError naming the file, and what to do."""
-    try:
-        os.stat(path)
-    except (OSError, ValueError) as error:
-        if isinstance(error, FileNotFoundError):  # of the others the reader says what is wrong
-            raise InputError(f"{path}: cannot read it: no such file or directory; {WRITTEN_BY}") from None
     if kind_given(path) == "recording":
         return replayed(path.name, *read_part(path))
     check_no_part()
@@ -240,25 +234,21 @@ def read_issued(context: click.Context, path: Path | None = None) -> Issued:
     Raises InputError for options that say nothing of such work.
     """
     params = context.params
+    path = path or params["workload"]
+    kind = LAYERS if params.get("layers") else kind_of_file(path) if path else ""
+    if kind != PROGRAM:
+        check_no_part()
     if params.get("layers"):
         searches = ("memory",) * ("depth" not in params)  # the best is pinned
         beside = "does not go with --layers, which are streamed, not cut; leave it out"
         refuse(context, (*OF_WORKLOADS, *CUT, *SEARCHED, *searches), beside)
-        check_no_part()
         return layers_asked(params)
     refuse(context, OF_LAYERS, "needs layers; add --layers FILE")
-    path = path or params["workload"]
-    kind = kind_of_file(path) if path else ""
     if path is None or kind not in (PROGRAM, LOOP):
-        check_no_part()
         return Source(workload_asked(params), picked(Config, params) if "chunks" in params else PLAIN)
     what = "schedule, cut and issued already" if kind == PROGRAM else "training loop, whose steps are not cut"
-    beside = f"{path} is a {what}; leave the option out"
-    refuse(context, (*OF_WORKLOADS[1:], *Config.__struct_fields__), beside)
-    if kind == PROGRAM:
-        return read_given(path)
-    check_no_part()
-    return read_loop_file(path).loop()
+    refuse(context, (*OF_WORKLOADS[1:], *Config.__struct_fields__), f"{path} is a {what}; leave the option out")
+    return read_given(path) if kind == PROGRAM else read_loop_file(path).loop()
 
 
 def workload_asked(params: Mapping[str, Any]) -> Workload:
@@ -300,16 +290,6 @@ def grid_fields(params: dict[str, Any], workload: Workload, card: Device) -> dic
         "memory": params["memory"],
         "launch": tuple(launch for launch in LAUNCHES if params["launch"] in (launch, "both")),
     }
-
-
-def programs_of(context: click.Context, paths: Iterable[Path]) -> Iterator[tuple[Path, Given]]:
-    """Yield the program in each of several files. Raises InputError for a workload or a loop among them."""
-    for path in (context.params["layers"], *paths) if context.params["layers"] else paths:
-        if kind_of_file(path) != PROGRAM:
-            raise InputError(f"{path}: one of several files is a schedule or a recording; give it alone")
-        found = read_issued(context, path)
-        assert isinstance(found, Given)
-        yield path, found
 
 
 def work_of(context: click.Context) -> Asked:
@@ -369,8 +349,16 @@ def _workload_on(source: Source, on: DeviceOptions) -> Asked:
     workload, of_events = timed_alone_noted(workload, device)
     schedule = config.schedule(workload)
     check_room(workload, config, device)
-    assumed = kernel_assumptions(workload, config.chunks, device, config.launch)
-    return Asked(Work(schedule, device, Source(workload, config)), inputs, [*of_events, *assumed])
+    work = Work(schedule, device, Source(workload, config))
+    return Asked(work, inputs, [*of_events, *assumed_of(work)])
+
+
+def assumed_of(work: Work) -> list[str]:
+    """Return what is assumed of the kernels of a workload; nothing of other work."""
+    if work.pipeline is None:
+        return []
+    workload, config = work.pipeline.workload, work.pipeline.config
+    return kernel_assumptions(workload, config.chunks, work.device, config.launch)
 
 
 def workload_inputs(workload: Workload) -> dict[str, Any]:

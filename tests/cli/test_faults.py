@@ -287,4 +287,4 @@ def test_a_locale_of_ascii_shows_names_escaped_and_files_keep_them(here: Path) -
     assert (here / "卡.png").read_bytes().startswith(b"\x89PNG")
     assert (here / "卡.html").read_bytes().startswith(b"<!doctype html>")
     assert json.loads(said[1])["inputs"]["device"] == "卡.toml"
-    assert said[2].startswith(rb"streamsim: error: n\xf6.json: cannot read it: no such file or directory; ")
+    assert said[2].startswith(rb"streamsim: error: n\xf6.json: cannot read it: no such file or directory")
