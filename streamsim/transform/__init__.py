@@ -42,7 +42,7 @@ from streamsim.transform.changes import (
     prefetch,
     streams,
 )
-from streamsim.transform.chunks import chunk_count, in_chunks, in_pieces, in_streams, prefetched, steps_of, with_buffers
+from streamsim.transform.chunks import chunk_count, in_chunks, in_pieces, in_streams, prefetched, steps_of
 from streamsim.transform.dependences import IN_ROUNDS, Dependences, dependences_of, still_ordered
 from streamsim.transform.guard import INDEPENDENT, NEEDS_NO_LEGACY, ORDERS_NO_STREAMS
 from streamsim.transform.ops import (

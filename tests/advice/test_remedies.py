@@ -45,7 +45,6 @@ from streamsim.transform import (
     chunk_count,
     in_chunks,
     in_streams,
-    with_buffers,
 )
 
 FACTORS, STREAMS = Values().factors, Values().streams
@@ -207,18 +206,6 @@ def test_kernels_of_one_chunk_that_read_the_same_share_no_table() -> None:
     needs = Dependences(Schedule(ops, NON_BLOCKING, buffers))
     assert not needs.common
     assert set(needs.chunk[:-1]) == {0}
-
-
-@pytest.mark.parametrize("name", ["ideal", "rtx3090", "h200"])
-def test_a_ring_with_more_buffers_is_a_larger_ring(name: str) -> None:
-    device = load_device(name)
-    larger = with_buffers(ring(WORKLOAD, 8, 2, 2), 2)
-    assert [b.bytes for b in larger.buffers if b.memory == "device"] == [1 << 23] * 8
-    assert simulate(larger, device).makespan_s == simulate(ring(WORKLOAD, 8, 4, 2), device).makespan_s
-    freed = in_streams(with_buffers(ring(WORKLOAD, 8, 2, 2), 0), 8)
-    assert simulate(freed, device).makespan_s == simulate(depth_first(WORKLOAD, 8, 8), device).makespan_s
-    with pytest.raises(InputError, match="no buffer is used twice"):
-        with_buffers(depth_first(WORKLOAD, 8, 2), 0)
 
 
 def named(at: int, after: int = 0) -> list[Op]:
