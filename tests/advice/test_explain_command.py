@@ -3,7 +3,6 @@
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 from explained import PLAIN, WORKLOAD
 from matplotlib.collections import PolyCollection
@@ -39,8 +38,8 @@ def test_the_command_says_what_the_library_says(capsys: pytest.CaptureFixture[st
     assert sum(loss["lost_s"] for loss in said["losses"]) == pytest.approx(said["makespan_s"] - said["bound_s"])
 
 
-def test_the_picture_shows_bound_losses_and_critical_path() -> None:
-    # Copy 0..10, synchronised, kernel 10..20: bound 10, then 10 lost to the call; the path goes through both ops.
+def test_the_picture_shows_bound_and_losses() -> None:
+    # Copy 0..10, synchronised, kernel 10..20: bound 10, then 10 lost to the call.
     schedule = program(h2d(1, 10), Synchronize(), kernel(2, 10))
     ax, *_ = panels = plot_remedied(explain(schedule, PLAIN))
     bars = {
@@ -53,12 +52,6 @@ def test_the_picture_shows_bound_losses_and_critical_path() -> None:
         "where it goes: busiest engine alone": (0, 10),
         f"where it goes: 1 {title}: 10 ns": (10, 20),
     }
-    (path,) = (line for line in ax.lines if line.get_gid() == "critical path")
-    assert np.asarray(path.get_xdata()).tolist() == [0, 10, 10, 20]
-    names = [text.get_text() for text in ax.get_yticklabels()]
-    rows = dict(zip(names, ax.get_yticks(), strict=True))
-    y = np.asarray(path.get_ydata())
-    assert abs(y[0] - rows["h2d"]) < 0.5 > abs(y[2] - rows["compute"])
     legend = panels[-1].get_legend()
     assert legend is not None
     assert f"1 {title}: 10 ns" in [text.get_text() for text in legend.get_texts()]
