@@ -35,7 +35,7 @@ from streamsim.cli.options import (
     workload_options,
 )
 from streamsim.cli.predict import predicting
-from streamsim.cli.printing import emit, fail_if_option, page_asked, page_option
+from streamsim.cli.printing import answer_options, emit, page_asked, page_option
 from streamsim.cli.running import BriefCommand, note, progress_bar
 from streamsim.cli.work import (
     Given,
@@ -76,11 +76,9 @@ SEARCHED = {"--chunks", "--streams", "--order", "--buffers", "--launch"}  # opti
 @part_options
 @grid_options
 @option("--exact", "Search large grids to the end, even if this takes long.", is_flag=True)
-@format_options
+@answer_options
 @option("--as language", "Write the program to use in this language, and count its calls.", one_of(LANGUAGES))
 @option("--output -o", "The file for --as.", OUTPUT)
-@page_option
-@fail_if_option
 @option("--independent", "With a recorded program: its steps are independent, and can be cut.", is_flag=True)
 @bound_layers
 @click.pass_context

@@ -6,10 +6,10 @@ from typing import Any, Final, Literal
 
 import click
 
-from streamsim.cli.options import OUTPUT, device_options, one_of, option, part_options, pipeline_options
+from streamsim.cli.options import OUTPUT, one_of, option
 from streamsim.cli.printing import print_data
 from streamsim.cli.running import BriefCommand, note
-from streamsim.cli.work import Given, Issued, place_layers, read_issued
+from streamsim.cli.work import Given, Issued, read_issued, work_options
 from streamsim.code import (
     LANGUAGES,
     Language,
@@ -35,10 +35,7 @@ WRITTEN_AS[".json"] = SCHEDULE
 
 
 @click.command("code", cls=BriefCommand)
-@pipeline_options
-@place_layers
-@device_options
-@part_options
+@work_options
 @option(
     "--as language",
     "The language of the program, or schedule: the schedule as JSON. Default: that of the workload file's"

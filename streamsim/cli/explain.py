@@ -19,20 +19,15 @@ from streamsim.answer import (
 )
 from streamsim.cli.options import (
     OUTPUT,
-    device_options,
-    format_options,
     measured_option,
     option,
-    part_options,
-    pipeline_options,
     timeline_options,
 )
 from streamsim.cli.printing import (
     OWN_CARD,
+    answer_options,
     emit,
-    fail_if_option,
     page_asked,
-    page_option,
     write_beside,
 )
 from streamsim.cli.running import BriefCommand, note
@@ -42,11 +37,11 @@ from streamsim.cli.work import (
     NotReplayedError,
     is_given,
     part_asked,
-    place_layers,
     read_part,
     refuse,
     replayed,
     work_of,
+    work_options,
 )
 from streamsim.device import write_device
 from streamsim.diagnosis import Measured, diagnose
@@ -102,15 +97,10 @@ FILES = ("plot", "trace", "save_profile")  # options of files to write
 
 
 @click.command("explain", cls=BriefCommand)
-@pipeline_options
-@place_layers
-@device_options
-@format_options
-@part_options
+@work_options
 @option("--list as_list", "Print what --gpu, --process and --window may name.", is_flag=True)
+@answer_options
 @timeline_options
-@page_option
-@fail_if_option
 @measured_option
 @option("--save-profile", "Write the profile of a recording's replay to this file.", OUTPUT)
 @click.pass_context

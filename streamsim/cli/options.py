@@ -1,6 +1,6 @@
 """Options that several commands share, and what they stand for."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from copy import copy
 from functools import partial, reduce
 from glob import escape, glob
@@ -130,20 +130,13 @@ class Several(click.ParamType):  # type: ignore[type-arg]  # generic in new vers
         return self.one.shell_complete(ctx, param, incomplete)
 
 
-def take_several(command: click.Command) -> None:
-    """Let the options :data:`SEVERAL` of ``command`` take several values."""
+def take_several(command: click.Command, names: Container[str], as_text: bool = False) -> None:
+    """Let options of ``command`` take several values; ``as_text``: as text, without a default, or a file's ones."""
     for param in command.params:
-        if param.name in SEVERAL and isinstance(param, click.Option):
-            param.type = Several(param.type)
-
-
-def take_ranges(command: click.Command) -> None:
-    """Let the shared options of ``command`` take ranges, without a default; a workload's file says no defaults."""
-    for param in command.params:
-        if param.name in {*OF_WORKLOADS, *Config.__struct_fields__, *DeviceOptions.__struct_fields__}:
-            param.callback = None
-            if isinstance(param, click.Option):
-                param.type, param.default = Several(param.type, as_text=True), None
+        if as_text and param.name in names:
+            param.default, param.callback = None, None
+        if param.name in names and isinstance(param, click.Option):
+            param.type = Several(param.type, as_text)
 
 
 # Suffixes of files that hold a program, whatever their content.

@@ -26,37 +26,37 @@ from streamsim.cli.options import (
     LAYERS,
     LOOP,
     MARKDOWN_FORM,
+    OF_WORKLOADS,
     OUTPUT,
     PLAIN,
     PROGRAM,
+    SEVERAL,
     DeviceOptions,
     Listed,
     device_options,
-    format_options,
     formats,
     kind_of_file,
     option,
-    part_options,
     picked,
     pipeline_options,
-    take_ranges,
     take_several,
     timeline_options,
 )
-from streamsim.cli.printing import called, emit, fail_if_option, page_asked, page_option, print_data, write_beside
+from streamsim.cli.printing import answer_options, called, emit, page_asked, page_option, print_data, write_beside
 from streamsim.cli.running import BriefCommand, note, progress_bar, tell
 from streamsim.cli.work import (
     ALONE,
     Asked,
     Issued,
-    place_layers,
+    names_of,
     read_issued,
     refuse,
     work_of,
     work_on,
+    work_options,
     workload_asked,
 )
-from streamsim.device import Device, link_words, load_device, split_setting, within_words
+from streamsim.device import link_words, load_device, split_setting, within_words
 from streamsim.displayed import attributes
 from streamsim.errors import INTERRUPTED, OK, InputError, counted, install
 from streamsim.model import simulate
@@ -141,7 +141,7 @@ def _programs(context: click.Context, programs: Iterable[tuple[Path, Issued]]) -
     if isinstance(asked.connections, Listed):
         raise InputError(f"--connections {asked.connections}: a program takes one value at a time; give one")
     for path, issued in programs:
-        for name in names_of(asked.device):
+        for name in names_of(str(asked.device)):
             work = work_on(context, issued, replace(asked, device=name)).work
             p, card = predict(work.schedule, work.device), work.device
             times = {**attributes(p, "makespan_s", "serial_s", "speedup"), WITHIN: p.known_within or None}
@@ -151,20 +151,11 @@ def _programs(context: click.Context, programs: Iterable[tuple[Path, Issued]]) -
     return _Found(rows, list(links), lambda: lines)
 
 
-def names_of(device: Device | str) -> list[Device | str]:
-    """Return the devices that ``--device`` names, in their order."""
-    return [name.strip() for name in device.split(",")] if isinstance(device, str) else [device]
-
-
 @click.command("predict", cls=BriefCommand)
-@pipeline_options
+@work_options
 @click.argument("others", metavar="[PROGRAM.json]...", type=FILE, nargs=-1)
-@place_layers
-@device_options
-@part_options
-@format_options
+@answer_options
 @timeline_options
-@page_option
 @option(
     "--recording",
     "Save the trace that PyTorch's profiler would record, for streamsim explain: a .json or .json.gz file.",
@@ -177,7 +168,6 @@ def names_of(device: Device | str) -> list[Device | str]:
     COUNT,
 )
 @option("--seed", "Seed of the draws; the same seed gives the same times.", int, default=0)
-@fail_if_option
 @click.pass_context
 def predict_command(
     context: click.Context,
@@ -238,7 +228,7 @@ def predict_command(
     return emit(answer, work.device)
 
 
-take_several(predict_command)
+take_several(predict_command, SEVERAL)
 
 
 def _predicted(asked: Asked) -> Prediction:
@@ -331,7 +321,7 @@ def sweep_command(
         write_page(replace(answer, command=shlex.join(called())), page)
 
 
-take_ranges(sweep_command)
+take_several(sweep_command, (*OF_WORKLOADS, *SEVERAL, "settings", "memory_limit", "front_end"), as_text=True)
 
 
 @contextmanager

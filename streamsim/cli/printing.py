@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from streamsim import __version__
 from streamsim.answer import Answer, markdown_of, open_console, show, write_page
-from streamsim.cli.options import EVERYTHING, FORM, PAGE, Quantity, noted
+from streamsim.cli.options import EVERYTHING, FORM, PAGE, Quantity, all_of, format_options, noted
 from streamsim.cli.running import say, verdict
 from streamsim.device import Device, digest_of, known_within
 from streamsim.errors import FOUND, OK, InputError, as_unicode, shown
@@ -113,6 +113,7 @@ LATER_CONTROLS = re.compile("[\x7f-\x9f]")  # a terminal obeys these as it obeys
 
 
 page_option = noted(PAGE_ASKED, "--page", "Save all of it as a page for a browser: one .html file.", PAGE)
+answer_options = all_of(format_options, page_option, fail_if_option)
 
 
 def page_asked() -> Path | None:

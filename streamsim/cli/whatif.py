@@ -22,12 +22,11 @@ from streamsim.cli.options import (
     one_of,
     option,
     part_options,
-    pipeline_options,
     timeline_options,
 )
 from streamsim.cli.printing import OWN_CARD, emit, page_option, write_beside
 from streamsim.cli.running import BriefCommand
-from streamsim.cli.work import Asked, assumed_of, is_given, names_of, place_layers, work_of
+from streamsim.cli.work import Asked, assumed_of, is_given, names_of, work_of, work_options
 from streamsim.code import LANGUAGES, Language
 from streamsim.device import MOST_CONNECTIONS, dump_device, load_device
 from streamsim.errors import InputError
@@ -158,7 +157,7 @@ def whatif_command(
     emit(what_if_answer(found, f"{schedule.name} on {work.device.name}", beside), work.device)
 
 
-_of_file = pipeline_options(place_layers(device_options(click.Command("whatif"))))  # the options that a file gives
+_of_file = work_options(click.Command("whatif"))  # the options that a file gives
 
 
 def _asked(context: click.Context, path: Path) -> Asked:

@@ -30,10 +30,13 @@ from streamsim.cli.options import (
     DeviceOptions,
     Quantity,
     all_of,
+    device_options,
     kind_of_file,
     one_of,
     option,
+    part_options,
     picked,
+    pipeline_options,
 )
 from streamsim.cli.printing import NOTED, OWN_CARD
 from streamsim.cli.running import note
@@ -102,6 +105,7 @@ place_layers = all_of(
     option("--depth", "With --layers: buffers that streamed layers take in turn. Default: 2.", COUNT),
     option("--resident", "With --layers: names of the layers that stay on the card, separated by commas."),
 )
+work_options = all_of(pipeline_options, place_layers, device_options, part_options)
 bound_layers = all_of(
     which_layers,
     option("--host-memory-limit", "With --layers: most memory that may be pinned on the host.", SIZE),
