@@ -394,6 +394,7 @@ def test_json_by_hand() -> None:
                 | {"picked_s": 12.5, "best_s": 10, "regret_percent": pytest.approx(25), "noise_percent": 2}
             ],
         },
+        "at_speed": {},
         "host_speeds": {},
         "worst": [{"connections": 8, "key": "A"}],
         "unpredicted": [{"key": "U", "connections": 8, "reason": "no cost"}],

@@ -329,6 +329,8 @@ def test_a_program_is_predicted_with_the_calls_of_its_front_end_and_its_kernels(
     assert one.predicted_s == pytest.approx(ONE_US * US)
     assert many.predicted_s == pytest.approx(MANY_US * US)
     assert (one.klass, many.klass) == (DEVICE_BOUND, HOST_BOUND)
+    assert one.at_speed_s == one.predicted_s
+    assert many.at_speed_s == pytest.approx((2 * 64 * 12 + 0.256) * US)
     assert many.issue_s == pytest.approx(2 * 64 * 12 * US)
     assert one.speeds == ()
     assert one.simplicity < many.simplicity
@@ -390,6 +392,14 @@ def test_what_calls_take_longer_is_not_the_links_doing() -> None:
     program = replace(program, run_links_s=links_s)
     assert links_beside(program, card, (1.0, 2.0, 1.0)) == pytest.approx((1, 1, 2))
     assert links_beside(program, card, ()) == pytest.approx([seconds / links_s[0] for seconds in links_s])
+
+
+def test_with_what_issuing_took_a_miss_is_told_from_one_of_the_calls() -> None:
+    """The pace says nothing of calls that took twice as long; what issuing took does, and with that it is right."""
+    entry = a_paced_program(2.0, 2.0, 2.0)
+    (row,) = compare(of_programs(replace(entry, paces_s=(7 * US,) * 3))).rows
+    assert row.predicted_s == pytest.approx(MANY_US * US)
+    assert row.at_speed_error == pytest.approx(0, abs=1e-6)
 
 
 def test_kernels_take_what_they_took_in_chains_less_the_hand_over_by_hand() -> None:

@@ -42,7 +42,8 @@ class Row(msgspec.Struct, frozen=True):
     - ``simplicity``: the smaller, the simpler.
 
     All times of a program in a language are wall times, and ``issue_s`` is the time of its calls. ``front_end`` is the
-    language. ``speeds``: the times of its calls beside each run, over the calibrated times.
+    language. ``speeds``: the times of its calls beside each run, over the calibrated times. ``at_speed_s``: the time
+    predicted with calls at the speed at which the program was issued.
     """
 
     key: str
@@ -61,6 +62,7 @@ class Row(msgspec.Struct, frozen=True):
     simplicity: tuple[int, ...] = ()
     front_end: str = ""
     speeds: tuple[float, ...] = ()
+    at_speed_s: float = 0.0
 
     @property
     def error(self) -> float:
@@ -71,6 +73,11 @@ class Row(msgspec.Struct, frozen=True):
     def wall_error(self) -> float:
         """The signed relative error of the predicted time of the whole program."""
         return self.wall_predicted_s / self.wall_s - 1
+
+    @property
+    def at_speed_error(self) -> float:
+        """The signed relative error of ``at_speed_s``."""
+        return self.at_speed_s / self.measured_s - 1
 
     def plain(self) -> dict[str, Any]:
         """Return the row as JSON and CSV hold it: units are in the names, errors in percent."""
@@ -84,7 +91,7 @@ class Row(msgspec.Struct, frozen=True):
             **attributes(self, "wall_s", "wall_predicted_s"),
             "wall_error_percent": self.wall_error * PERCENT,
             **attributes(self, "issue_s", "formulas_s"),
-            **(attributes(self, "front_end") if self.front_end else {}),
+            **(attributes(self, "front_end", "at_speed_s") if self.front_end else {}),
         }
 
 
@@ -287,6 +294,7 @@ class Comparison(Result, msgspec.Struct, frozen=True):
                 if self.formulas
                 for name, times in [self.margin(group)]
             },
+            "at_speed": _plain(self.by_front_end(attrgetter("at_speed_error"))),
             "host_speeds": {name: self.speeds_of(name) for name in self.front_ends},
             "choice": {
                 "n": len(choices),
@@ -373,6 +381,7 @@ def _sections(comparison: Comparison, covered: Mapping[str, Coverage], most: int
     yield from _class_table(comparison)
     if comparison.front_ends:
         yield errors_table("wall time, by front end", comparison.by_front_end())
+        yield errors_table("with calls as fast as each shows", comparison.by_front_end(attrgetter("at_speed_error")))
     if covered:
         yield _coverage_table(covered)
     if not comparison.front_ends:

@@ -15,8 +15,9 @@ measured with every group of schedules show the host's speed.
 
 Of a program in a language, the wall time is compared, from the first call until the last synchronisation ends. It is
 predicted with the calls of its front end as calibrated in its run, and with the measured times of its kernels alone,
-over all the work and over a chunk. The time that issuing took tells host-bound from device-bound programs. No number is
-fitted to a schedule's or program's own times.
+over all the work and over a chunk. The time that issuing took tells host-bound from device-bound programs. With calls
+that take just that time, the program is predicted once more: this tells a miss of the calls from a miss of the model.
+No number is fitted to a schedule's or program's own times.
 
 An interval is drawn from the spread of the profile. If the pace beside all schedules was timed, calls are as uncertain
 as they are at a known speed of the host. If the copies beside them were timed, the link is as uncertain as it changed
@@ -490,7 +491,8 @@ def _of_program(entry: Entry, program: ProgramTimes, case: Case, issue_s: float)
     calls = replace(case.schedule, ops=case.schedule.ops[:-1])  # without the synchronisation that ends it
     issuing_s = sum(lower(calls, case.device).call) / TICKS_PER_S
     then = case.at_speed(issue_s / max(SHORTEST_S, issuing_s))
-    predicted_s = case.predicted_s(predict, entry.wall_s, case.slower(predict, then))
+    at_speed_s, slower = predict(then), case.slower(predict, then)
+    predicted_s = case.predicted_s(predict, entry.wall_s, slower)
     return {
         "klass": HOST_BOUND if issue_s > PROGRAM_HOST_SHARE * statistics.median(entry.wall_s) else DEVICE_BOUND,
         "predicted_s": predicted_s,
@@ -498,6 +500,9 @@ def _of_program(entry: Entry, program: ProgramTimes, case: Case, issue_s: float)
         "formulas_s": {},
         "front_end": program.language,
         "speeds": tuple(case.speeds),
+        "at_speed_s": beside_median(at_speed_s * slower, entry.wall_s)
+        if isinstance(slower, np.ndarray)
+        else at_speed_s,
     }
 
 
