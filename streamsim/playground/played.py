@@ -1,4 +1,4 @@
-"""The playground's controls and lessons, and the model's answers to a choice.
+"""The playground's page: its controls and lessons, and the model's answers to a choice.
 
 The same functions answer on this machine and in the browser, where Pyodide runs them. A choice has a text for each
 control: the value of an option of ``streamsim predict``, or of a setting of the profile. An empty text leaves the
@@ -15,13 +15,26 @@ import msgspec
 from streamsim.advice import explain
 from streamsim.analysis import Prediction, predict, work_bound
 from streamsim.answer import lines_of, prediction_answer
-from streamsim.device import Device, changed, device_names, load_device, parse_settings
+from streamsim.device import changed, device_names, load_device, parse_settings
 from streamsim.errors import InputError
-from streamsim.page import headline_html, line_data, losses_html
+from streamsim.page import (
+    WITH_PYTHON,
+    buttons_html,
+    choice_html,
+    deflated,
+    document_of,
+    filled,
+    headline_html,
+    line_data,
+    lines_html,
+    losses_html,
+    viewer_text,
+)
+from streamsim.playground.pyodide import BrowserPython
 from streamsim.program import HOST_MEMORIES, ORDERS, Config, HostMemory, Order, useful_streams, workload_of_sizes
-from streamsim.report import losses_of
+from streamsim.report import in_html, losses_of
 from streamsim.text import parse_bandwidth, parse_bytes, parse_number, parse_seconds
-from streamsim.transform import Source
+from streamsim.transform import Source, Work
 
 POWERS = tuple(f"{part * (1 << power):g}" for power in range(10) for part in (1, 1.25, 1.5, 1.75))
 TENS = [part * ten for ten in (1, 10, 100) for part in (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6.4, 8)]
@@ -48,9 +61,9 @@ class Control(msgspec.Struct, frozen=True):
         """Return the place of the first value that is at least as large as ``text``; None if it is not read."""
         assert self.parse is not None
         with suppress(InputError):
-            least = self.parse(text) if text else 0.0
-            below = [value for value in self.values if not value or self.parse(value) < least]
-            return min(len(below) if text else 0, len(self.values) - 1)
+            least = self.parse(text) if text else -1.0  # an empty value comes first
+            below = [value for value in self.values if (self.parse(value) if value else -1.0) < least]
+            return min(len(below), len(self.values) - 1)
         return None
 
 
@@ -77,7 +90,6 @@ CONTROLS = (
 EQUAL = {control.name: control.usual for control in CONTROLS}
 OF_A_CARD = {**EQUAL, "link.bandwidth": "", "--device": "h200"}
 README = {"--h2d": "64MiB", "--kernel": "0.57ms", "--d2h": "64MiB", "--chunks": "16"}
-FERMI = {"--h2d": "16MB", "--kernel": "3ms", "--d2h": "16MB", "--order": "breadth-first", "--device": "c2050"}
 LESSONS = (
     Lesson(
         "Sixteen chunks",
@@ -86,22 +98,10 @@ LESSONS = (
         {**OF_A_CARD, **README},
     ),
     Lesson(
-        "Four equal chunks",
-        "Copy in, kernel and copy back take 1 ms each. In four chunks over four streams they take half the time of the"
-        " serial program. Drag the chunks: the more there are, the nearer the time comes to a third.",
-        EQUAL,
-    ),
-    Lesson(
         "One copy engine",
         "One engine copies in both directions, in the order of issue. Depth-first, the copy back of chunk 1 stands"
         " before the copy in of chunk 2 and must wait for the kernel: nothing overlaps. Choose breadth-first.",
         {**EQUAL, "copy_engines.count": "1"},
-    ),
-    Lesson(
-        "Fermi's signal",
-        "A Tesla C2050 (Fermi) has two copy engines. But if kernels stand one behind the other in its queue, each of"
-        " them signals its end only after the last. Breadth-first, no copy back begins before. Choose depth-first.",
-        {**OF_A_CARD, **FERMI},
     ),
     Lesson(
         "A kernel that is too short",
@@ -118,16 +118,11 @@ LESSONS = (
 )
 
 
-class Played(msgspec.Struct, frozen=True):
-    """The meaning of a choice: a workload and its configuration, a device, and the command that predicts them."""
+def played(choice: dict[str, str]) -> tuple[Work, str]:
+    """Return the program of ``choice``, and the command that predicts it.
 
-    source: Source
-    device: Device
-    command: str
-
-
-def played(choice: dict[str, str]) -> Played:
-    """Return the meaning of ``choice``. Raises InputError naming the value that is wrong."""
+    Raises InputError naming the value that is wrong.
+    """
     given = {name: text for name, text in choice.items() if text}
     chunks = parse_number(given.get("--chunks", ""), "--chunks")
     order, memory = cast("Order", given["--order"]), cast("HostMemory", given["--memory"])  # Config checks both
@@ -138,18 +133,19 @@ def played(choice: dict[str, str]) -> Played:
     streams = parse_number(given.get("--streams", "1"), "--streams")
     config = Config(order=order, chunks=chunks, streams=streams, memory=memory)
     settings = [f"{name}={text}" for name, text in given.items() if not name.startswith("--")]
-    device = load_device(given["--device"])
-    device = changed(device, parse_settings(settings))
+    device = changed(load_device(given["--device"]), parse_settings(settings))
     words = [word for name, text in given.items() if name.startswith("--") for word in (name, text)]
-    command = ["streamsim", "predict", *words, *(word for one in settings for word in ("--set", one))]
-    return Played(Source(workload, config), device, shlex.join(command))
+    words += [word for one in settings for word in ("--set", one)]
+    work = Work(config.schedule(workload), device, Source(workload, config))
+    return work, shlex.join(["streamsim", "predict", *words])
 
 
-def prediction_of(play: Played) -> Prediction:
-    """Return the prediction of the command of ``play``."""
-    source = play.source
-    bound = work_bound(source.workload, play.device, source.config.memory, source.config.launch)
-    return predict(source.config.schedule(source.workload), play.device).beside(bound)
+def prediction_of(work: Work) -> Prediction:
+    """Return the prediction of the command of :func:`played`."""
+    source = work.pipeline
+    assert source is not None
+    bound = work_bound(source.workload, work.device, source.config.memory, source.config.launch)
+    return predict(work.schedule, work.device).beside(bound)
 
 
 def shown(choice: dict[str, str]) -> dict[str, Any]:
@@ -157,23 +153,22 @@ def shown(choice: dict[str, str]) -> dict[str, Any]:
 
     The program that was cut is one thin row below. ``places``: of the sliders.
     """
-    play = played(choice)
-    prediction = prediction_of(play)
+    work, command = played(choice)
+    prediction = prediction_of(work)
     table = prediction_answer(prediction).facts
     return {
         "headline": headline_html(table.groups[0]),
         "lines": [line_data(line) | {"thin": number > 0} for number, line in enumerate(reversed(lines_of(prediction)))],
         "table": table.html(),
-        "command": play.command,
+        "command": command,
         "places": {control.name: control.place_of(choice[control.name]) for control in CONTROLS if control.parse},
     }
 
 
 def reason(choice: dict[str, str]) -> dict[str, Any]:
     """Return the second answer to a choice: what to change first, and the losses as HTML."""
-    play = played(choice)
-    source = play.source
-    found = explain(source.config.schedule(source.workload), play.device, source)
+    work, _ = played(choice)
+    found = explain(*work[:3])
     return {"advice": f"first: {found.advice}", "losses": losses_html(losses_of(found))}
 
 
@@ -190,3 +185,47 @@ def answer(asked: str, choice: str) -> str:
     except InputError as error:
         said = {"error": str(error)}
     return msgspec.json.encode(said).decode()
+
+
+# The page
+
+TITLE = "Streams: drag, and see"
+OF_PROFILE = "the device's own"  # shown in place of an empty text
+WORKER = ("numbers.js", "worker.js")
+
+
+def playground_html(python: BrowserPython) -> str:
+    """Return the playground as one HTML document, which shows the first lesson until Python has started."""
+    first = LESSONS[0].choice
+    answer = shown(first)
+    worker = f"{viewer_text(WORKER)}\n{python.script}"
+    data = {
+        "lines": answer["lines"],
+        "map": None,
+        "values": {control.name: control.values for control in CONTROLS},
+        "lessons": LESSONS,
+        "worker": deflated(worker.encode()),
+        "files": {name: deflated(content) for name, content in python.files.items()},
+    }
+    body = filled(
+        viewer_text(("playground.html",)),
+        title=TITLE,
+        lessons=buttons_html("lesson", dict(enumerate(lesson.name for lesson in LESSONS)), "Lessons"),
+        words=in_html(LESSONS[0].words),
+        controls="\n".join(map(_control, CONTROLS)),
+        lines=lines_html(lines_of(prediction_of(played(first)[0]))),
+        **{name: answer[name] for name in ("headline", "table")},
+        command=in_html(answer["command"]),
+    )
+    return document_of(TITLE, [body], data, ("playground.js",), WITH_PYTHON)
+
+
+def _control(control: Control) -> str:
+    value, name = LESSONS[0].choice[control.name], in_html(control.name)
+    if control.parse is None:
+        return choice_html(f"data-control='{name}'", control.words, control.values, value, OF_PROFILE)
+    words = in_html(control.words)
+    text = f"<input type='text' data-control='{name}' value='{in_html(value)}' placeholder=\"{OF_PROFILE}\">"
+    last, at = len(control.values) - 1, control.place_of(value)
+    slider = f"<input type='range' name='{name}' min='0' max='{last}' value='{at}' aria-label='{words}'>"
+    return f"<label>{words} {text}</label>{slider}"

@@ -76,18 +76,15 @@ def _members(data: bytes) -> dict[str, bytes]:
 
 def _site(wheels: dict[str, bytes]) -> bytes:
     """Return one archive of the packages in ``wheels`` and of streamsim; the page deflates it whole."""
+    about = f"Metadata-Version: 2.1\nName: streamsim\nVersion: {version('streamsim')}\n".encode()
+    members = {"absent.py": Path(__file__).with_name("absent.py").read_bytes(), "streamsim.dist-info/METADATA": about}
+    for data in wheels.values():
+        with zipfile.ZipFile(io.BytesIO(data)) as wheel:
+            members |= {name: wheel.read(name) for name in wheel.namelist()}
+    code = (file for file in sorted(PACKAGE.rglob("*")) if file.suffix in CODE)
+    members |= {file.relative_to(PACKAGE.parent).as_posix(): file.read_bytes() for file in code}
     site = io.BytesIO()
     with zipfile.ZipFile(site, "w") as into:
-        for data in wheels.values():
-            with zipfile.ZipFile(io.BytesIO(data)) as wheel:
-                for name in wheel.namelist():
-                    into.writestr(zipfile.ZipInfo(name, EARLIEST), wheel.read(name))
-        for file in sorted(PACKAGE.rglob("*")):
-            if file.suffix in CODE:
-                name = file.relative_to(PACKAGE.parent).as_posix()
-                into.writestr(zipfile.ZipInfo(name, EARLIEST), file.read_bytes())
-        absent = Path(__file__).with_name("absent.py").read_bytes()
-        into.writestr(zipfile.ZipInfo("absent.py", EARLIEST), absent)
-        about = f"Metadata-Version: 2.1\nName: streamsim\nVersion: {version('streamsim')}\n"
-        into.writestr(zipfile.ZipInfo("streamsim.dist-info/METADATA", EARLIEST), about)
+        for name, content in members.items():
+            into.writestr(zipfile.ZipInfo(name, EARLIEST), content)
     return site.getvalue()
