@@ -49,7 +49,7 @@ COMPILE = """
 from streamsim import Workload, build, compiled, load_device
 from streamsim.program.patterns import Config
 device, workload = load_device("ideal"), Workload(4, (4,))
-compiled.simulate(build(workload, "depth-first", 2, 2), device)
+compiled.simulate_one_of_many(build(workload, "depth-first", 2, 2), device, 1 << 40)
 compiled.makespans(workload, [Config("depth-first", 2, 2)], device)
 """
 

@@ -24,8 +24,7 @@ SWITCH = "NUMBA_DISABLE_JIT"  # numba's switch: its functions then run uncompile
 COMPILATION = "which takes 10 to 30 seconds"
 LOADING_OPS = 20_000  # ops that SimPy simulates in the second that loading numba takes
 MANY = 1000  # schedules of a job of unknown size
-_to_tell: list[Callable[[], None]] = []  # called when compilation begins
-_listening: list[Any] = []  # numba's listener, which calls them
+TO_TELL: list[Callable[[], None]] = []  # called when compilation begins
 
 
 def available() -> bool:
@@ -40,7 +39,7 @@ def _check_available() -> None:
     if not available():
         raise InputError(f"numba is not installed: the compiled model needs it; {install('fast')}")
     try:
-        import numba.core.event  # fails, for example, with a NumPy that is too new
+        import numba
     except ImportError as error:
         reason = " ".join(str(error).split())
         raise InputError(
@@ -48,43 +47,16 @@ def _check_available() -> None:
             " or uninstall numba to go on without it"
         ) from None
 
-    events: Any = numba.core.event
-
-    class Begins(events.Listener):  # type: ignore[misc]
-        """Calls those who want to know when the model begins to be compiled; loading from numba's cache is none."""
-
-        def on_start(self, event: Any) -> None:  # noqa: ARG002
-            while _to_tell:
-                _to_tell.pop()()
-
-        def on_end(self, event: Any) -> None:
-            pass
-
-    if _to_tell and not _listening:
-        _listening.append(Begins())
-        events.register("numba:compile", _listening[0])
-
 
 @contextmanager
 def telling(tell: Callable[[], None]) -> Iterator[None]:
     """Call ``tell`` once, in any thread, if the model begins to be compiled within the block."""
-    _to_tell.append(tell)
+    TO_TELL.append(tell)
     try:
         yield
     finally:
-        if tell in _to_tell:
-            _to_tell.remove(tell)
-
-
-def simulate(schedule: Schedule, device: Device) -> Timeline:
-    """Return the predicted time line of ``schedule`` on ``device``, equal to that of ``streamsim.model.simulate``.
-
-    Raises InputError without numba, and if the device has no cost for a kernel that the schedule names.
-    """
-    _check_available()
-    from streamsim.compiled.loop import run
-
-    return run(lower(schedule, device))
+        if tell in TO_TELL:
+            TO_TELL.remove(tell)
 
 
 def simulate_one_of_many(schedule: Schedule, device: Device, many: int = MANY) -> Timeline:

@@ -22,8 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streamsim import program, rules
-from streamsim.compiled.loop import called, compiled, inlined, rule, run, run_loop, uintp
-from streamsim.compiled.records import (
+from streamsim.compiled.loop import (
     AT,
     BODY,
     BUFFERS,
@@ -48,13 +47,20 @@ from streamsim.compiled.records import (
     THREAD,
     WITH_ROLES,
     Array,
+    called,
     card_of,
+    compiled,
     cost_row,
     engine_of_kind,
     hand_overs_of,
+    inlined,
     most_ticks,
     new_state,
     overhead_of,
+    rule,
+    run,
+    run_loop,
+    uintp,
 )
 from streamsim.device import Device
 from streamsim.lowering import ChunkCosts, OpCost, call_ticks, lower, surcharges_of

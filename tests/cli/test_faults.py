@@ -19,13 +19,12 @@ from strategies import d2h, h2d, program
 
 from streamsim import analysis
 from streamsim.cli import main, predict
-from streamsim.compiled import available, simulate
+from streamsim.compiled import available, makespans
 from streamsim.device import load_device, write_device
 from streamsim.program import (
     Buffer,
-    Copy,
+    Config,
     Region,
-    Schedule,
     Workload,
     WorkloadKernel,
     depth_first,
@@ -254,7 +253,7 @@ def test_without_numbas_compiler_everything_runs_on_simpy(monkeypatch: pytest.Mo
     monkeypatch.setenv("NUMBA_DISABLE_JIT", " 1")
     assert not available()
     off = "NUMBA_DISABLE_JIT = ...: switches numba's compiler off; unset it"
-    refusal(lambda: simulate(Schedule((Copy("h2d", 8, 0),)), load_device("ideal")), off)
+    refusal(lambda: makespans(Workload(1, (1,)), [Config()], load_device("ideal")), off)
 
 
 @pytest.mark.parametrize("columns", ["0", "1", "300", "nonsense"])
