@@ -26,7 +26,7 @@ from streamsim.device import (
 )
 from streamsim.errors import InputError, Notice
 from streamsim.model import simulate
-from streamsim.program import Kernel, Workload, WorkloadKernel, one_stream
+from streamsim.program import Kernel
 
 COST = KernelCost("table", 7, (10, 20, 40), (5e-6, 7e-6, 17e-6))
 SHIPPED = device_names()
@@ -156,14 +156,6 @@ def test_the_ideal_devices_have_every_effect_off(name: str) -> None:
         assert len(rates) == 1
         assert link.latency_s == link.pageable_latency_s == 0
     assert device.compute.floor_s == device.compute.resident_threads == 0
-
-
-def test_the_ideal_device_gives_whole_nanoseconds_for_powers_of_two() -> None:
-    # 64 bytes a nanosecond: 64 MiB last 2^20 ns; N chunks in one stream last the serial sum
-    workload = Workload(64 << 20, (1,), (1,), (WorkloadKernel(duration_s=570_000e-9),))
-    for chunks in (1, 2, 8):
-        timeline = simulate(one_stream(workload, chunks), load_device("ideal"))
-        assert max(timeline.end) == (1 << 20) + 570_000 + (1 << 20)
 
 
 # Cards by name. Nothing in a made profile pretends to be measured.

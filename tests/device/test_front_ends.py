@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 from strategies import d2h, h2d, kernel, make_device, program
 
-from streamsim import best, sweep
+from streamsim import best
 from streamsim.device import (
     IN_LOOPS,
     TIMES,
@@ -144,13 +144,3 @@ def test_a_device_that_has_a_front_end_keeps_it() -> None:
     assert front_end_of(WITH_LIBRARY) == "calls"
     assert front_end_of(written_in(WITH_LIBRARY, "Mine")) == "mine"
     assert front_end_of(replace(CARD, name="slot 3: left")) == "calls"
-
-
-def test_a_sweep_is_of_the_workloads_front_end_unless_it_has_an_axis_of_them() -> None:
-    rows = list(sweep(written("cupy"), ["h200", "h100:pytorch"], chunks=[2, 4]))
-    assert [row["device"] for row in rows] == ["h200:cupy"] * 2 + ["h100:pytorch"] * 2
-    asked = list(sweep(written("cupy"), "h200", chunks=4, front_end=["calls", "pytorch"]))
-    assert [row["device"] for row in asked] == ["h200", "h200:pytorch"]
-    assert [row["makespan_s"] for row in asked] == [
-        evaluate(written(""), [Config(chunks=4)], name)[0] for name in ("h200", "h200:pytorch")
-    ]

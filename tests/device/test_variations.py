@@ -20,7 +20,6 @@ from streamsim.device import (
     device_names,
     fields_of,
     full_name,
-    link_words,
     load_device,
     mean_of,
     multiplied,
@@ -215,14 +214,3 @@ def test_connections_of_every_engine_at_once() -> None:
 
 
 # The link, in words
-
-
-def test_the_words_have_the_numbers_and_how_they_are_known() -> None:
-    assert link_words(A100) == (
-        "PCIe gen 4 x16; H2D 25.7, D2H 25.8 GB/s published (one report);"
-        " both at once H2D 12, D2H 24 GB/s published (two reports)"
-    )
-    assert link_words(load_device("c1060")).endswith("published (one report); one direction at a time")
-    words = link_words(H200, pageable=True)
-    assert words.startswith("PCIe gen 5 x16; H2D 55.3, D2H 54.4 GB/s measured (+- 0.9% and +- 1.7%); both at once ")
-    assert "; pageable H2D " in words

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from strategies import schedules
 
 from streamsim.program import (
-    Buffer,
     Copy,
     HostWork,
     Kernel,
@@ -18,42 +17,10 @@ from streamsim.program import (
     Region,
     Schedule,
     Synchronize,
-    WaitEvent,
     WaitThread,
 )
 
 MIB = 1 << 20
-
-
-def test_copies_and_a_kernel_over_two_streams() -> None:
-    p = Program()
-    x, h = p.device("x", "64MiB"), p.pinned("x.host", "64MiB")
-    load, work = p.stream(), p.stream(blocking=True)
-    load.copy_in(x, h)
-    loaded = load.record()
-    work.wait(loaded)
-    work.kernel("0.57ms", "scale", elements=16 * MIB, writes=x)
-    work.copy_out(h, x)
-    loaded.synchronize()
-    work.synchronize()
-    p.synchronize()
-    card, host = Region("x", 0, 64 * MIB), Region("x.host", 0, 64 * MIB)
-    assert p.schedule("mine") == Schedule(
-        ops=(
-            Copy("h2d", 64 * MIB, 1, host, card),
-            RecordEvent(0, 1),
-            WaitEvent(0, 2),
-            Kernel(2, "scale", 16 * MIB, duration_s=0.57e-3, writes=(card,)),
-            Copy("d2h", 64 * MIB, 2, host, card),
-            Synchronize(event=0),
-            Synchronize(stream=2),
-            Synchronize(),
-        ),
-        streams=("non-blocking", "blocking"),
-        buffers=(Buffer("x", 64 * MIB, "device"), Buffer("x.host", 64 * MIB, "pinned")),
-        events=1,
-        name="mine",
-    )
 
 
 def test_slices_are_byte_ranges() -> None:

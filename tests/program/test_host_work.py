@@ -104,13 +104,6 @@ def test_more_buffers_never_make_prefetching_slower(
         assert took[0] <= simulate(Config("prefetch", count, buffers=1).schedule(work), CARD).makespan_s
 
 
-def test_where_loading_takes_longest_a_prefetcher_brings_nothing() -> None:
-    # Loads of 100 end at 100, 200, 300. One buffer: each step is issued as soon as it is loaded, the last ends at 300 +
-    # 10 + 12. With two the first kernel waits for the second load and the last two are issued at 300: 300 + 2 x 12.
-    ends = [starts(Config("prefetch", 3, buffers=k).schedule(steps(100)))[2] for k in (1, 2)]
-    assert ends == [322, 324]
-
-
 @examples(60)
 @given(st.integers(0, 30), st.integers(1, 30), st.integers(1, 8))
 def test_a_prefetching_loop_is_a_sum_of_maxima(host: int, kernel: int, count: int) -> None:

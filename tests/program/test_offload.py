@@ -186,10 +186,3 @@ def test_a_name_stands_for_all_repeats_and_one_of_them_for_itself() -> None:
     assert Offload(resident=("block",)).numbers(layers) == {0, 1, 2}
     assert Offload(resident=("block.1", "layer3", "head")).numbers(layers) == {1, 3, 4}
     assert Offload(resident=("block", "block.1")).device_bytes(layers) == 3 * 8 + 2 * 6
-
-
-def test_the_speed_up_is_over_the_same_layers_one_by_one() -> None:
-    layers = layers_of((4, 5), (6, 3))
-    for memory in ("pinned", "pageable"):
-        config = Offload(memory=memory, reserve_bytes=8)
-        assert config.schedule(layers).unchunked == one_by_one(layers, config.memory, 8)

@@ -19,7 +19,6 @@ from streamsim.model import simulate
 from streamsim.program import (
     Copy,
     Kernel,
-    Loop,
     RecordEvent,
     Schedule,
     Synchronize,
@@ -155,14 +154,6 @@ def test_every_wait_is_for_an_event_recorded_before(made: tuple[Workload, Schedu
             assert op.event in recorded
 
 
-def test_a_ring_without_its_waits_would_race() -> None:
-    """2 buffers over 3 streams: chunk 2 uses the buffer of chunk 0 in another stream."""
-    made = ring(card.pipeline_of(6), 6, buffers=2, streams=3)
-    assert races(made) == {}
-    bare = Schedule(tuple(op for op in made if not isinstance(op, WaitEvent)), made.streams, made.buffers, made.events)
-    assert races(bare)
-
-
 # -- chunks -----------------------------------------------------------------------------------------------------------
 
 
@@ -278,20 +269,3 @@ def test_serialised_runs_the_same_work_one_at_a_time(made: tuple[Workload, Sched
     spans = [(s, e) for s, e, k in zip(timeline.start, timeline.end, timeline.engine, strict=True) if k >= 0]
     assert all(a[1] <= b[0] for a, b in pairwise(spans))
     assert timeline.overlap_s == 0
-
-
-def test_a_training_loop_is_never_slower_than_its_parts_one_by_one() -> None:
-    """Workers load beside the steps, which the serial program's only thread cannot."""
-    loop = Loop(batch=8, batch_bytes=1 << 20, step_s=1e-3, load_s=4e-3, workers=4, non_blocking=True, is_pinned=True)
-    schedule = loop.schedule(8, 1e-4)
-    alone = simulate(serialized(schedule), DEVICE)
-    assert alone.makespan_s >= 8 * (1e-3 + 4e-3 + 1e-4)
-    assert simulate(schedule, DEVICE).makespan_s < alone.makespan_s
-
-
-@given(card.small_workloads(), st.data())
-def test_more_streams_than_chunks_add_nothing(workload: Workload, data: st.DataObject) -> None:
-    chunks = data.draw(st.integers(1, min(workload.work, 12)))
-    one_each, many = (depth_first(workload, chunks, streams) for streams in (chunks, chunks + 5))
-    assert one_each.ops == many.ops
-    assert simulate(one_each, DEVICE).end == simulate(many, DEVICE).end

@@ -16,9 +16,8 @@ from streamsim.program import (
     Synchronize,
     WaitEvent,
     WaitThread,
-    depth_first,
 )
-from streamsim.races import Finding, Hazard, MissingWait, check, repaired, unnamed_memory
+from streamsim.races import Finding, Hazard, MissingWait, check, repaired
 
 
 def out(stream: int, host: Region = OTHER, device: Region = ON_CARD, **more: Any) -> Copy:
@@ -200,9 +199,3 @@ def test_races_of_one_op_come_in_the_order_of_the_earlier_ones() -> None:
     regions = tuple(Region("d", start, 16) for start in (0, 16, 32))
     ops = [into(stream, device=region) for stream, region in zip((1, 2, 1), regions, strict=True)]
     assert found_in(*ops, work(3, reads=regions)) == [("race", (1, 3)), ("race", (2, 3))]
-
-
-def test_memory_without_a_name_is_counted() -> None:
-    ops = (card.h2d(1, 8), into(1), card.kernel(1, 8), work(1, reads=(ON_CARD,)), Synchronize())
-    assert unnamed_memory(program(*ops)) == 2
-    assert unnamed_memory(depth_first(card.pipeline_of(24), 3, 2)) == 0

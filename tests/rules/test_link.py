@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamsim.device import LinkDirection
-from streamsim.errors import LARGEST_BYTES
 from streamsim.model import simulate
 
 PARTS = 1 << 20  # bytes on the link are counted in parts of 2**-20
@@ -86,18 +85,3 @@ def test_one_direction_alone_is_linear(side: Side, copies: int) -> None:
     timeline = simulate(card.program(*(card.h2d(1 + i % 4, side.n_bytes) for i in range(copies))), device)
     each = side.latency + ticks(side.n_bytes * PARTS, side.alone)
     assert sorted(timeline.end) == [each * (i + 1) for i in range(copies)]
-
-
-def test_the_largest_copy_at_the_slowest_rate() -> None:
-    # 2**43 - 1 bytes at 2**-9 byte per tick (1.95 MB/s) take 9 * 10**15 ns: no overflow on the way.
-    slow = card.link(rate=1 / 512)
-    timeline = simulate(card.program(card.h2d(1, LARGEST_BYTES)), card.make_device(h2d=slow))
-    assert timeline.end[0] == LARGEST_BYTES * 512
-
-
-def test_both_directions_busy_all_the_time_move_at_the_shared_rate() -> None:
-    # 20 copies of 10 bytes each way at 1/2 beside each other: both directions are busy to the end: 200 bytes / 0.5.
-    duplex = card.link(shared=0.5)
-    ops = [op for _ in range(20) for op in (card.h2d(1, 10), card.d2h(2, 10))]
-    timeline = simulate(card.program(*ops), card.make_device(h2d=duplex, d2h=duplex))
-    assert max(timeline.end[::2]) == max(timeline.end[1::2]) == 400
