@@ -201,15 +201,20 @@ def parse_toml(
     """
     data = text.encode() if isinstance(text, str) else text
     try:
-        table = _numbers(prepared(tomllib.loads(data.decode())), kind, "", parsers or {})
-        try:
-            return msgspec.convert(table, kind)
-        except msgspec.ValidationError as error:
-            raise InputError(_explain(error, table, kind)) from None
+        return converted(prepared(tomllib.loads(data.decode())), kind, parsers or {})
     except (ValueError, RecursionError) as error:
         expected = f"; expected {WORDS[name].partition(',')[0]}, in TOML"
         reason = str(error) if isinstance(error, InputError) else _malformed(error) + expected
         raise InputError(f"{where}: {mistaken_for(name, data) or reason}") from None
+
+
+def converted(table: dict[str, Any], kind: type[Value], parsers: Parsers) -> Value:
+    """Return the value of type ``kind`` in a plain table of TOML. Raises InputError naming the field and its value."""
+    plain = _numbers(table, kind, "", parsers)
+    try:
+        return msgspec.convert(plain, kind)
+    except msgspec.ValidationError as error:
+        raise InputError(_explain(error, plain, kind)) from None
 
 
 def dump_toml(value: msgspec.Struct) -> str:

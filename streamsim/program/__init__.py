@@ -1,27 +1,6 @@
 """The host's requests: schedules, workloads, and the patterns that make schedules of workloads."""
 
 from streamsim.program.builder import Memory, Program
-from streamsim.program.files import (
-    FIRST_TOUCH,
-    LARGEST_JSON_BYTES,
-    PLAN,
-    UNKNOWN,
-    RecordedTimes,
-    RecordedTrack,
-    ScheduleFile,
-    WorkloadFile,
-    dump_schedule,
-    parse_kernel,
-    parse_schedule,
-    parse_workload,
-    per_element,
-    read_plan,
-    read_program,
-    read_schedule,
-    read_workload,
-    workload_of_sizes,
-    write_schedule,
-)
 from streamsim.program.layers import (
     DIRECTIONS,
     Layer,
@@ -66,10 +45,13 @@ from streamsim.program.patterns import (
     useful_streams,
 )
 from streamsim.program.schedule import (
+    FIRST_TOUCH,
+    LARGEST_JSON_BYTES,
     LAUNCHES,
     LEGACY_STREAM,
     MOST,
     MOST_OPS,
+    UNKNOWN,
     Buffer,
     Copy,
     CudaOrder,
@@ -80,16 +62,24 @@ from streamsim.program.schedule import (
     Launch,
     MemoryKind,
     Op,
+    RecordedTimes,
+    RecordedTrack,
     RecordEvent,
     Region,
     ResultCache,
     Schedule,
+    ScheduleFile,
     StreamKind,
     Synchronize,
     WaitEvent,
     WaitThread,
     check_schedule,
+    dump_schedule,
+    parse_schedule,
+    read_program,
+    read_schedule,
     remembered,
+    write_schedule,
 )
 from streamsim.program.training import (
     MOST_WORKERS,
@@ -99,4 +89,18 @@ from streamsim.program.training import (
     parse_sample,
     read_loop_file,
 )
-from streamsim.program.workload import ALIGN_BYTES, EqualChunks, Point, Workload, WorkloadKernel
+from streamsim.program.workload import (
+    ALIGN_BYTES,
+    PLAN,
+    EqualChunks,
+    Point,
+    Workload,
+    WorkloadFile,
+    WorkloadKernel,
+    parse_kernel,
+    parse_workload,
+    per_element,
+    read_plan,
+    read_workload,
+    workload_of_sizes,
+)

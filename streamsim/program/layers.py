@@ -26,10 +26,9 @@ from streamsim.errors import (
 )
 from streamsim.files import parse_toml, read_toml
 from streamsim.program.builder import Memory, Program, Stream
-from streamsim.program.files import OF_KERNELS
 from streamsim.program.patterns import HOST_MEMORIES, HostMemory
 from streamsim.program.schedule import Kernel, MemoryKind, Schedule
-from streamsim.program.workload import WorkloadKernel
+from streamsim.program.workload import OF_KERNELS, WorkloadKernel
 from streamsim.text import format_bytes
 
 PassDirection = Literal["forward", "backward", "both"]

@@ -8,12 +8,16 @@ Streams are numbered. Stream 0 is CUDA's legacy default stream. Streams 1, 2, ..
 the legacy default stream). Events are numbered 0, 1, ... below ``Schedule.events``.
 """
 
+import json
+import os
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from functools import wraps
 from itertools import chain, pairwise
 from operator import attrgetter
 from threading import Lock
 from typing import Annotated, ClassVar, Concatenate, Generic, Literal, ParamSpec, TypeVar, get_args
+
+import msgspec
 
 from streamsim.errors import (
     LEAST_SHARE,
@@ -26,9 +30,12 @@ from streamsim.errors import (
     Limits,
     Share,
     check_number,
+    one_line,
     short,
     shown,
 )
+from streamsim.files import explain_json, read_bytes, refuse_duplicates, write_bytes
+from streamsim.text import mistaken_for
 
 Direction = Literal["h2d", "d2h"]
 MemoryKind = Literal["device", "pinned", "pageable"]
@@ -373,6 +380,157 @@ def _check_capturable(schedule: Schedule) -> None:
             why = ": a blocking or pageable copy cannot be captured in a graph"
         if why:
             raise InputError(f'ops[{i}]{why}; use launch = "live", or take it out')
+
+
+# Schedules as JSON, with the recorded times of their ops. ``streamsim init --schema schedule`` prints the exact form.
+
+
+UNKNOWN = -1
+COLUMNS = ("issued_ns", "returned_ns", "start_ns", "end_ns")
+FIRST_TOUCH = "first touch of host memory"  # the name of host work: page faults in a copy of pageable memory
+LATEST_NS = 1 << 52  # 52 days, and exact as a float
+
+
+class RecordedTrack(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Recorded spans that belong to no op, such as moves of unified memory's pages, in whole nanoseconds.
+
+    Raises InputError for different numbers of starts and ends, and for spans that overlap or are out of order.
+    """
+
+    name: str
+    start_ns: tuple[int, ...]
+    end_ns: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        times = [time for span in zip(self.start_ns, self.end_ns, strict=False) for time in span]
+        in_order = all(a <= b for a, b in pairwise((0, *times, LATEST_NS)))
+        if len(self.start_ns) != len(self.end_ns) or not in_order:
+            raise InputError(f"start_ns, end_ns: expected spans one after the other, from 0 to {LATEST_NS} ns")
+
+
+class RecordedTimes(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, rename={"tracks": "lanes"}
+):
+    """Recorded times, one column entry for each op, in whole nanoseconds since the first op's call; -1: no such time.
+
+    - ``issued_ns``, ``returned_ns``: begin and return of its call. ``start_ns``, ``end_ns``: its run on the card.
+    - ``tracks``: recorded spans that belong to no op; ``lanes`` in a file.
+
+    Raises InputError naming the column for columns of different lengths, and for impossible times.
+    """
+
+    issued_ns: tuple[int, ...]
+    returned_ns: tuple[int, ...]
+    start_ns: tuple[int, ...]
+    end_ns: tuple[int, ...]
+    tracks: tuple[RecordedTrack, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in COLUMNS:
+            column = getattr(self, name)
+            if len(column) != len(self):
+                raise InputError(f"{name}: has {len(column)} entries, and issued_ns {len(self)}; give one an op")
+            if column and not (min(column) >= UNKNOWN and max(column) <= LATEST_NS):
+                raise InputError(f"{name}: expected times from 0 to {LATEST_NS} ns, and -1 for none")
+        for first, last in (("issued_ns", "returned_ns"), ("start_ns", "end_ns")):
+            pairs = zip(getattr(self, first), getattr(self, last), strict=True)
+            late = next((i for i, (begin, end) in enumerate(pairs) if begin > end), None)
+            if late is not None:
+                raise InputError(f"{last}[{late}]: is before {first}[{late}]; give a later time")
+
+    def __len__(self) -> int:
+        return len(self.issued_ns)
+
+    def __repr__(self) -> str:
+        return f"RecordedTimes({len(self)} ops)"
+
+
+LARGEST_JSON_BYTES = 1 << 30
+
+
+class ScheduleFile(Schedule, frozen=True):
+    """The content of a schedule's file.
+
+    - ``recorded``: the recorded times of its ops; ``profile``: its card's profile as TOML, or "".
+    - ``notes``: sentences to read before use, such as that the replay is far from the recording.
+    """
+
+    recorded: RecordedTimes | None = None
+    profile: str = ""
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Check nothing: the schedule that is made of the file checks itself."""
+
+    def schedule(self) -> Schedule:
+        """Return the schedule. Raises InputError for an impossible one, and for recorded times of other ops."""
+        found = Schedule(*(getattr(self, name) for name in Schedule.__struct_fields__))
+        if self.recorded is not None and len(self.recorded) != len(found):
+            raise InputError(f"recorded: has times of {len(self.recorded)} ops; there are {len(found)}")
+        return found
+
+
+def read_schedule(path: str | os.PathLike[str]) -> Schedule:
+    """Return the schedule in a JSON file. Raises InputError naming the file, the field and the value."""
+    return read_program(path)[0]
+
+
+def read_program(path: str | os.PathLike[str]) -> tuple[Schedule, ScheduleFile]:
+    """Return the schedule in a JSON file, and all of the file. Raises InputError like :func:`read_schedule`."""
+    return _parse_schedule(read_bytes(path, LARGEST_JSON_BYTES), one_line(str(path)))
+
+
+def write_schedule(
+    schedule: Schedule,
+    path: str | os.PathLike[str],
+    recorded: RecordedTimes | None = None,
+    profile: str = "",
+    notes: tuple[str, ...] = (),
+) -> None:
+    """Save ``schedule`` as JSON, one op a line, with the ``recorded`` times of its ops if they are given.
+
+    ``profile``, ``notes``: see :class:`ScheduleFile`. Raises InputError if the file cannot be written.
+    """
+    write_bytes(dump_schedule(schedule, recorded, profile, notes), path)
+
+
+def dump_schedule(
+    schedule: Schedule, recorded: RecordedTimes | None = None, profile: str = "", notes: tuple[str, ...] = ()
+) -> bytes:
+    """Return ``schedule`` as JSON in UTF-8, one op a line.
+
+    The last line holds the unchunked program, the ``recorded`` times, the card's ``profile`` and the ``notes``.
+    """
+    encode = msgspec.json.Encoder().encode
+    head = {
+        name: getattr(schedule, name) for name in schedule.__struct_fields__[::-1] if name not in ("ops", "unchunked")
+    }
+    try:
+        ops = b",\n".join(map(encode, schedule.ops))
+        tail = b"" if schedule.unchunked is None else b',"unchunked":' + encode(schedule.unchunked)
+        tail += b"" if recorded is None else b',"recorded":' + encode(recorded)
+        tail += b',"profile":' + encode(profile) if profile else b""
+        tail += b',"notes":' + encode(notes) if notes else b""
+        return encode(head)[:-1] + b',"ops":[\n' + ops + b"\n]" + tail + b"}\n"
+    except UnicodeEncodeError as error:
+        raise InputError(f"schedule: {shown(error.object)} is not text that UTF-8 can hold") from None
+
+
+def parse_schedule(data: bytes, where: str = "schedule") -> Schedule:
+    """Return the schedule in the JSON ``data``. Raises InputError that begins with ``where``."""
+    return _parse_schedule(data, where)[0]
+
+
+def _parse_schedule(data: bytes, where: str) -> tuple[Schedule, ScheduleFile]:
+    try:
+        file = msgspec.json.decode(data, type=ScheduleFile)
+        schedule = file.schedule()
+        if dump_schedule(schedule, file.recorded, file.profile, file.notes) != data:  # ours name nothing twice
+            json.loads(data, object_pairs_hook=refuse_duplicates)
+        return schedule, file
+    except (ValueError, RecursionError) as error:
+        reason = str(error) if isinstance(error, InputError) else explain_json(error, data, ScheduleFile)
+        raise InputError(f"{where}: {mistaken_for('schedule', data) or reason}") from None
 
 
 # The order between ops. A set of ops to wait for holds only the latest op of each stream, because that implies the

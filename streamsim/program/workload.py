@@ -6,16 +6,21 @@ This rule stands only here: patterns, the compiled search and its bounds ask it.
 
 from __future__ import annotations
 
+import os
+import tomllib
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import pairwise
-from typing import Annotated, Literal, NamedTuple
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 
 from streamsim.errors import (
     LARGEST_BYTES,
     LARGEST_COUNT,
+    LEAST_FILL,
     LEAST_SHARE,
     LONGEST_S,
     SHORTEST_KERNEL_S,
@@ -28,9 +33,20 @@ from streamsim.errors import (
     check_whole,
     counted,
     short,
+    shown,
 )
+from streamsim.files import Parsers, converted, parse_toml, read_bytes, read_toml
 from streamsim.program.schedule import Kernel
-from streamsim.text import format_bytes, format_seconds
+from streamsim.text import (
+    LARGEST_TOML_BYTES,
+    check_listed,
+    format_bytes,
+    format_seconds,
+    parse_bytes,
+    parse_count,
+    parse_seconds,
+    parse_share,
+)
 
 Runs = Sequence[tuple[int, int]]  # (how many in a row, value)
 
@@ -467,3 +483,217 @@ def _together(columns: Sequence[Runs]) -> Iterator[tuple[int, list[int]]]:
             left, value = column.pop()
             if left > many:
                 column.append((left - many, value))
+
+
+# Workloads as text and as TOML. ``streamsim init --schema workload`` prints the exact form. Sizes and times may be text
+# with a unit, ``inputs = ["64MiB"]``. A kernel may be text as for ``--kernel``, ``"0.57ms,9us@64Ki"``, or seconds.
+
+
+SizeText = int | str
+KernelText = float | str | WorkloadKernel
+parse_fill = partial(parse_share, least=LEAST_FILL)  # of a share of the card such as "50%"
+
+
+OPTIONS = ("threads", "latency", "fill", "name", "launches", "per", "timed")  # of a kernel as text
+FORM = (
+    "TIME, TIME/LAUNCHES or TIME@PART, then more of TIME@PART, threads=N, latency=TIME, fill=SHARE, launches=N,"
+    " per=item, timed=events and name=NAME, with commas between"
+)
+
+
+def workload_of_sizes(
+    h2d: Sequence[SizeText] = (),
+    kernels: Sequence[KernelText] = (),
+    d2h: Sequence[SizeText] = (),
+    elements: int | None = None,
+    h2d_once: Sequence[SizeText] = (),
+    d2h_once: Sequence[SizeText] = (),
+    host_work: float | str = 0.0,
+    host_load: float | str = 0.0,
+) -> Workload:
+    """Return the workload with input arrays ``h2d`` and output arrays ``d2h`` (whole sizes in bytes) and ``kernels``.
+
+    - A kernel is its time in seconds, text (see :func:`parse_kernel`), or a :class:`WorkloadKernel`.
+    - ``elements``: chunks have whole elements; it must divide every size.
+    - ``h2d_once`` and ``d2h_once``: arrays that are copied once.
+    - ``host_work`` and ``host_load``: the host's work before each chunk, and over all chunks, in seconds or as text.
+
+    Raises InputError naming what cannot be read or does not go together.
+    """
+    inputs, outputs = _sizes("h2d", h2d), _sizes("d2h", d2h)
+    check_listed("kernels", kernels)
+    if elements is not None:
+        inputs = [per_element("h2d", size, elements) for size in inputs]
+        outputs = [per_element("d2h", size, elements) for size in outputs]
+    host = {
+        f"{name}_s": parse_seconds(time, name, least=0.0) if isinstance(time, str) else time
+        for name, time in (("host_work", host_work), ("host_load", host_load))
+    }
+    return Workload(
+        elements=elements,
+        inputs=tuple(inputs),
+        outputs=tuple(outputs),
+        kernels=_numbered([kernel_given(kernel) for kernel in kernels]),
+        h2d_once=tuple(_sizes("h2d_once", h2d_once)),
+        d2h_once=tuple(_sizes("d2h_once", d2h_once)),
+        **{name: seconds for name, seconds in host.items() if seconds != 0},  # type: ignore[arg-type]
+    )
+
+
+def _sizes(field: str, sizes: Sequence[SizeText]) -> list[int]:
+    check_listed(field, sizes)
+    return [parse_bytes(size, field) if isinstance(size, str) else size for size in sizes]
+
+
+def kernel_given(kernel: KernelText, field: str = "kernel") -> WorkloadKernel:
+    """Return a kernel given as a value, as text or by its seconds. Raises InputError naming ``field``."""
+    if isinstance(kernel, WorkloadKernel):
+        return kernel
+    if isinstance(kernel, str):
+        return parse_kernel(kernel, field)
+    return _within(field, lambda: WorkloadKernel(duration_s=kernel))
+
+
+def _within(what: str, make: Callable[[], WorkloadKernel]) -> WorkloadKernel:
+    """Return the kernel that ``make`` makes. Raises InputError that begins with ``what``."""
+    try:
+        return make()
+    except InputError as error:
+        raise InputError(f"{what}: {error}") from None
+
+
+def _numbered(kernels: list[WorkloadKernel]) -> tuple[WorkloadKernel, ...]:
+    """Return ``kernels``, with numbers in their names if several have the default name."""
+    usual = WorkloadKernel().name
+    if sum(kernel.name == usual for kernel in kernels) < 2:
+        return tuple(kernels)
+    return tuple(
+        msgspec.structs.replace(kernel, name=f"{usual} {i}") if kernel.name == usual else kernel
+        for i, kernel in enumerate(kernels, 1)
+    )
+
+
+def per_element(name: str, size: int, elements: int) -> int:
+    """Return an array's bytes per element. Raises InputError if ``elements`` does not divide its ``size``."""
+    if size % elements:
+        raise InputError(
+            f"elements = {elements}: does not divide {name} = {size} bytes; give one that does, or none: then arrays"
+            " are cut by share"
+        )
+    return size // elements
+
+
+def parse_kernel(text: str, field: str = "kernel") -> WorkloadKernel:
+    """Return a kernel from text: ``0.57ms``, ``0.57ms@16Mi,9us@64Ki``, ``25ms/600``, ``4ms,threads=64Ki,latency=3us``.
+
+    - ``0.57ms``: the time of the whole. ``9us@64Ki``: the time of a part, given as a number of elements (more than 1)
+      or a share of the whole (up to 1, such as ``0.004`` or ``1/256``).
+    - ``/600``: these times belong to 600 equal launches together. Each chunk makes all of them; with ``per=item``, its
+      share.
+    - ``timed=events``: the times are those between two events.
+
+    Raises InputError naming ``field``.
+    """
+    table, points = dict[str, Any](), list[dict[str, float]]()
+    for item in _items(text):
+        name, equals, value = map(str.strip, item.partition("="))
+        if not equals:
+            time, at_sign, part = map(str.strip, item.partition("@"))
+            seconds = parse_seconds(time, field, least=SHORTEST_KERNEL_S)
+            if at_sign:
+                points.append({"at": parse_part(part, f"{field} part"), "duration_s": seconds})
+                continue
+            key, value, twice = "duration_s", time, "two times of the whole; say of which part one is, as in 9us@64Ki"
+        elif name in OPTIONS:
+            key, twice = "latency_s" if name == "latency" else name, f"{name} is given twice; give it once"
+        else:
+            raise InputError(f"{field} = {shown(text)}: {shown(name)} is none of {', '.join(OPTIONS)}; expected {FORM}")
+        if key in table:
+            raise InputError(f"{field} = {shown(text)}: {twice}")
+        table[key] = value
+    table["points"] = points
+    return _within(f"{field} = {shown(text)}", lambda: converted(table, WorkloadKernel, OF_KERNELS))
+
+
+def _items(text: str) -> Iterator[str]:
+    """Yield the items between commas; ``25ms/600`` yields both halves."""
+    for item in text.split(","):
+        time, slash, launches = item.partition("/")
+        is_both = slash and not {"@", "="} & {*item}
+        yield from (time.strip(), f"launches={launches}") if is_both else (item.strip(),)
+
+
+def parse_point(text: str, field: str) -> Point:
+    """Return the time of a part from text such as ``9us@64Ki``. Raises InputError naming ``field``."""
+    kernel = parse_kernel(str(text), field)
+    if kernel != WorkloadKernel(points=kernel.points[:1]) or not kernel.points:
+        raise InputError(f"{field} = {shown(text)}: expected the time of a part, such as 9us@64Ki")
+    return kernel.points[0]
+
+
+def parse_part(text: str, field: str) -> float:
+    """Return a share of the whole or a number of elements, from "1/256" or "64Ki". Raises InputError."""
+    if not (any(c in text for c in "./%") or text == "1"):
+        return parse_count(text, field)
+    return parse_share(text, field)
+
+
+# The parsers of text and times in a kernel's table, by type or by the name of the field.
+OF_KERNELS: dict[type | str, Callable[[Any, str], Any]] = {
+    "at": parse_part,
+    "fill": parse_fill,
+    WorkloadKernel: kernel_given,
+    Point: parse_point,
+}
+
+
+class WorkloadFile(Workload, frozen=True):
+    """The fields of a workload's file: the workload, and how to cut, issue and predict it unless options say otherwise.
+
+    The names are those of the options. A sweep takes ranges, such as ``chunks = "1..64"``. ``measured`` is for
+    ``streamsim explain``, which then says which mistake explains it.
+    """
+
+    chunks: int | str | list[int | str] | None = None
+    streams: int | str | list[int | str] | None = None
+    order: str | list[str] | None = None
+    buffers: int | str | list[int | str] | None = None
+    memory: str | list[str] | None = None
+    launch: str | list[str] | None = None  # type: ignore[assignment]  # a method of workloads, which files have not
+    device: str | list[str] | None = None
+    measured: str | list[str] | None = None
+
+
+PLAN = WorkloadFile.__struct_fields__[len(Workload.__struct_fields__) :]
+ARRAYS = ("inputs", "outputs", "h2d_once", "d2h_once")
+# The parsers of text in a workload: sizes of arrays, and text of kernels.
+_PARSERS: Parsers = {**dict.fromkeys(ARRAYS, partial(parse_bytes, least=0)), **OF_KERNELS}
+
+
+def read_workload(path: str | os.PathLike[str]) -> Workload:
+    """Return the workload in a TOML file. Raises InputError naming the file, the field and the value."""
+    return read_toml(path, Workload, "workload", _PARSERS, _without_plan)
+
+
+def read_plan(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Return how the file of a workload says to cut, issue and predict it, by option name; empty if it is no TOML.
+
+    A device's file may stand beside it. Raises InputError if the file cannot be read.
+    """
+    try:
+        table = tomllib.loads(read_bytes(path, LARGEST_TOML_BYTES).decode())
+    except (ValueError, RecursionError):
+        return {}  # read_workload says why
+    plan = {name: value for name, value in table.items() if name in PLAN}
+    if isinstance(device := plan.get("device"), str) and (own := Path(path).parent / device).is_file():
+        plan["device"] = str(own)
+    return plan
+
+
+def parse_workload(text: str | bytes, where: str = "workload") -> Workload:
+    """Return the workload in the TOML ``text``. Raises InputError that begins with ``where``."""
+    return parse_toml(text, Workload, "workload", where, _PARSERS, _without_plan)
+
+
+def _without_plan(table: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in table.items() if name not in PLAN}

@@ -19,7 +19,7 @@ SCHEDULE = '{"ops":[%s],"streams":["blocking"]}'
 LINES = {
     # Values
     "predict --h2d 0": "--h2d = '0': expected a size",
-    "predict --h2d 4KiB --kernel 1ms/0": "--kernel launches = '0': expected a count such as 16Mi, 4M or 4096, from 1",
+    "predict --h2d 4KiB --kernel 1ms/0": "--kernel = '1ms/0': launches = 0: expected a whole number from 1",
     "predict --h2d 4KiB --chunks 1.5": "--chunks = '1.5': ",
     "predict --h2d 4KiB --order depth-first,best": "order = 'best': expected one of",
     "predict --h2d 4KiB --set host.copy=4GB/s": "host.copy_s = '4GB/s': expected a time",
