@@ -53,15 +53,7 @@ from streamsim.code import FRONT_END_OF, LANGUAGES, Language, code_of, code_of_l
 from streamsim.collector import collector_off
 from streamsim.errors import InputError, one_line
 from streamsim.files import write_text
-from streamsim.program import (
-    SAMPLE_FORM,
-    Layers,
-    Loop,
-    LoopFile,
-    Workload,
-    parse_sample,
-    read_loop_file,
-)
+from streamsim.program import SAMPLE_FORM, Layers, Loop, LoopFile, Workload, parse_sample, read_loop_file
 from streamsim.search import BUDGET_OPS, MOST_DEPTH, SLOW, Best, Grid, best, best_offload, best_program, is_fast
 from streamsim.text import format_bytes, format_seconds
 from streamsim.training import loop_of

@@ -68,52 +68,45 @@ def code_command(context: click.Context, /, language: Written | None, output: Pa
     issued = read_issued(context)
     if language is None and output is not None:
         language = WRITTEN_AS.get(output.suffix)
-    if language == SCHEDULE:
-        text = _schedule(issued).decode()
-    else:
-        front_end = issued.workload.front_end if isinstance(issued, Source) else ""
-        language = language or language_of(front_end)
-        if language is None:
-            languages = ("pytorch",) if isinstance(issued, LayersSource | Loop) else LANGUAGES
-            why = f"the workload's front_end {shown(front_end)} is no language" if front_end else "no language"
-            raise InputError(f"--as: {why}; give one of {', '.join(languages)}")
-        text = code_of_issued(issued, language)
+    front_end = issued.workload.front_end if isinstance(issued, Source) else ""
+    language = language or language_of(front_end)
+    if language is None:
+        languages = ("pytorch",) if isinstance(issued, LayersSource | Loop) else LANGUAGES
+        why = f"the workload's front_end {shown(front_end)} is no language" if front_end else "no language"
+        raise InputError(f"--as: {why}; give one of {', '.join(languages)}")
+    text = code_of_issued(issued, language)
     if output is None:
         print_data(text.encode())
     else:
         write_text(text, output)
 
 
-def _schedule(issued: Issued) -> bytes:
-    """Return the schedule as JSON; of a program also when its ops ran, its card's profile and the notes on it."""
-    match issued:
-        case Given():
-            for line in issued.notes:
-                note(line)
-            profile = dump_device(issued.device) if issued.device else ""
-            return dump_schedule(issued.schedule, issued.recorded, profile, issued.notes)
-        case Loop():
-            raise InputError("--as schedule: a training loop has no end; write it --as pytorch")
-        case Source():
-            return dump_schedule(issued.config.schedule(issued.workload))
-        case LayersSource():
-            return dump_schedule(issued.config.schedule(issued.layers))
+def code_of_issued(issued: Issued, language: Written) -> str:
+    """Return the program in a language, or its schedule as JSON. Raises InputError for one that cannot be written.
 
-
-def code_of_issued(issued: Issued, language: Language) -> str:
-    """Return the program in a language. Raises InputError if it cannot be written in this language."""
+    The schedule of a program in a file also has the times of its ops, its card's profile and the notes on it.
+    """
     match issued:
-        case Source():
-            return code_of(issued.workload, issued.config, language)
-        case LayersSource():
-            return code_of_layers(issued.layers, issued.config, language)
         case Loop():
             if language != "pytorch":
                 raise InputError(f"--as {language}: a training loop is a program of PyTorch; write it --as pytorch")
             return training_program(issued, "as it is")
         case Given():
-            write = code_of_steps_noted if is_recorded(issued.schedule) else code_of_schedule
-            return write(issued.schedule, language)
+            if language != SCHEDULE:
+                write = code_of_steps_noted if is_recorded(issued.schedule) else code_of_schedule
+                return write(issued.schedule, language)
+            for line in issued.notes:
+                note(line)
+            profile = dump_device(issued.device) if issued.device else ""
+            return dump_schedule(issued.schedule, issued.recorded, profile, issued.notes).decode()
+        case Source():
+            if language != SCHEDULE:
+                return code_of(issued.workload, issued.config, language)
+            return dump_schedule(issued.config.schedule(issued.workload)).decode()
+        case LayersSource():
+            if language != SCHEDULE:
+                return code_of_layers(issued.layers, issued.config, language)
+            return dump_schedule(issued.config.schedule(issued.layers)).decode()
 
 
 def code_of_steps_noted(schedule: Schedule, language: Language, depth: int = 0) -> str:

@@ -9,28 +9,10 @@ import click
 from msgspec.structs import replace
 
 from streamsim.advice import Explanation, explain
-from streamsim.answer import (
-    Answer,
-    choices_answer,
-    diagnosis_answer,
-    explanation_answer,
-    recording_answer,
-    replay_json,
-)
-from streamsim.cli.options import (
-    OUTPUT,
-    measured_option,
-    option,
-    timeline_options,
-)
-from streamsim.cli.printing import (
-    OWN_CARD,
-    answer_options,
-    emit,
-    page_asked,
-    write_beside,
-)
-from streamsim.cli.running import BriefCommand, note
+from streamsim.answer import Answer, choices_answer, diagnosis_answer, explanation_answer, recording_answer, replay_json
+from streamsim.cli.options import OUTPUT, measured_option, option, timeline_options
+from streamsim.cli.printing import OWN_CARD, answer_options, emit, page_asked, write_beside
+from streamsim.cli.running import BriefCommand
 from streamsim.cli.work import (
     Asked,
     Given,
@@ -59,13 +41,6 @@ def choices_of(path: Path | None) -> Answer:
         raise InputError("--list: needs a recording; give its file")
     recording, _ = read_part(path)
     return choices_answer(recording, named_spans(recording), path.name, {"schedule": str(path), **part_asked()})
-
-
-def not_replayed_answer(path: Path, error: NotReplayedError) -> Answer:
-    """Return what was recorded, and why it is not explained."""
-    data = {"inputs": {"schedule": str(path), **part_asked()}, "replay": None}
-    told = Answer(path.name, (one_line(f"not replayed: {error}"),), data=data)
-    return recording_answer(told, summarise(error.recording))
 
 
 def recorded_answer(given: Given, explanation: Explanation, why: Answer, is_on_another: bool) -> tuple[Answer, Replay]:
@@ -140,7 +115,6 @@ def explain_command(
       streamsim explain --h2d 200MB --kernel 4ms --d2h 50MB --chunks 8 --streams 4 --device rtx4090 --measured 14.5ms
       streamsim explain --h2d 200MB --kernel 4ms --d2h 50MB --chunks 8 --device a100 --measured 1:14.4ms,4:11.2ms
     """  # noqa: D301 - click wants the backspace itself
-    of_one = (*FILES, "page", "fail_if", "measured")
     if as_list:
         context.meta[OWN_CARD] = True  # no device is asked for
         emit(choices_of(workload))
@@ -148,10 +122,12 @@ def explain_command(
     try:
         asked = work_of(context)
     except NotReplayedError as error:
-        if workload is None or "untraced_time" in part_asked() or any(is_given(context, name) for name in of_one):
+        if "untraced_time" in part_asked() or any(is_given(context, name) for name in (*FILES, "measured")):
             raise
         context.meta[OWN_CARD] = True
-        emit(not_replayed_answer(workload, error))
+        data = {"inputs": {"schedule": str(workload), **part_asked()}, "replay": None}
+        told = Answer(error.name, (one_line(f"not replayed: {error}"),), data=data)
+        emit(recording_answer(told, summarise(error.recording)))
         return OK
     if measured is not None:
         refuse(context, FILES, "does not go with --measured; leave one of them out")
@@ -206,7 +182,5 @@ def _diagnosed(asked: Asked, measured: tuple[Measured, ...]) -> Answer:
     if isinstance(work.source, Source):
         program, config = work.source.workload, work.source.config
         meant = replace(config, streams=measured[0].streams or config.streams).schedule(program)
-        if config.chunks == 1 and config.streams > 1:
-            note(f"--streams {config.streams}: one chunk runs in one stream; give --chunks, the number of its pieces")
     found = diagnose(program, work.device, measured, config)
     return diagnosis_answer(found, simulate(meant, work.device) if page_asked() else None, asked.inputs)

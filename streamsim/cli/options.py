@@ -26,15 +26,7 @@ from streamsim.device import (
 from streamsim.diagnosis import Measured
 from streamsim.errors import MOST_CHUNKS, SHORTEST_KERNEL_S, InputError, shown
 from streamsim.files import check_writable, read_bytes
-from streamsim.program import (
-    HOST_MEMORIES,
-    LAUNCHES,
-    ORDERS,
-    Config,
-    Workload,
-    parse_kernel,
-    read_plan,
-)
+from streamsim.program import HOST_MEMORIES, LAUNCHES, ORDERS, Config, Workload, parse_kernel, read_plan
 from streamsim.recorded import kind_given
 from streamsim.report import picture_format
 from streamsim.text import LARGEST_TOML_BYTES, kind_of, parse_bytes, parse_count, parse_number, parse_seconds
@@ -173,8 +165,6 @@ def take_defaults(context: click.Context, param: click.Parameter, path: Path | N
 
 def _value(path: Path, option: click.Parameter, name: str, value: Any) -> Any:
     """Return the value of an option, read as on the command line. Raises InputError naming the file and the name."""
-    if name == "measured" and isinstance(value, list):
-        value = ",".join(map(str, value))
     named = copy(option)
     named.opts = [name]  # in messages
     try:
@@ -223,24 +213,17 @@ def one_of(names: tuple[str, ...]) -> "click.Choice[str]":
     return click.Choice(names, case_sensitive=False)
 
 
-def formats(
-    choices: tuple[str, ...], default: str | None, json: str, text: str = "How to print it.", exposed: bool = True
-) -> Callable[[Command], Command]:
-    """Return ``--format`` and ``--json``, which is one of its ``choices``; both at once must agree."""
+def formats(choices: tuple[str, ...], json: str, text: str) -> Callable[[Command], Command]:
+    """Return ``--format`` and ``--json``, which is one of its ``choices``; the click context knows what they say."""
 
-    def one(context: click.Context, param: click.Parameter, value: Any) -> str | None:
-        asked: dict[str, str] = context.meta.setdefault("streamsim.formats", {})
-        if value:
-            asked[param.opts[0]] = json if value is True else value
-        if len(set(asked.values())) > 1:
-            raise InputError(f"--json, --format {asked['--format']}: they say different things; give one of them")
-        found = next(iter(asked.values()), default)
-        context.meta[FORM] = found
-        return found
+    def keep(context: click.Context, _param: click.Parameter, value: Any) -> None:
+        form = json if value is True else value
+        if form and context.meta.setdefault(FORM, form) != form:
+            raise InputError("--json, --format: they say different things; give one of them")
 
     return all_of(
-        option("--format form", text, click.Choice(choices), callback=one, expose_value=exposed),
-        option("--json", f"The same as --format {json}.", is_flag=True, expose_value=False, callback=one),
+        option("--format", text, click.Choice(choices), expose_value=False, callback=keep),
+        option("--json", f"The same as --format {json}.", is_flag=True, expose_value=False, callback=keep),
     )
 
 
@@ -285,7 +268,7 @@ def gpu_option(text: str, default: int | None = None) -> Callable[[Command], Com
     return option("--gpu device", text, number, default=default, show_default=shown, metavar="N")
 
 
-form_options = formats((*FORMATS, MARKDOWN_FORM), "table", "json", exposed=False)
+form_options = formats((*FORMATS, MARKDOWN_FORM), "json", "How to print it. Default: table.")
 format_options = all_of(form_options, all_option)
 
 

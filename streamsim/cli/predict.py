@@ -23,6 +23,7 @@ from streamsim.answer import longest_axes, prediction_answer, rows_answer, scena
 from streamsim.cli.options import (
     COUNT,
     FILE,
+    FORM,
     LAYERS,
     LOOP,
     MARKDOWN_FORM,
@@ -245,7 +246,6 @@ def _predicted(asked: Asked) -> Prediction:
 @option("--output -o", "File to write: .csv or .jsonl. Default: standard output.", OUTPUT)
 @formats(
     (*FORMATS, "table", MARKDOWN_FORM),
-    None,
     "jsonl",
     "How to write it. Default: by the file's name; without a file, a table in a terminal and CSV in a pipe.",
 )
@@ -255,7 +255,6 @@ def _predicted(asked: Asked) -> Prediction:
 def sweep_command(
     file: Path | None,
     output: Path | None,
-    form: str | None,
     workers: int | None,
     dask: str | None,
     **options: Any,
@@ -291,6 +290,7 @@ def sweep_command(
         check_rows(len(sweep))
         if output is None:
             raise InputError(f"--page {page}: shows the rows of a file; add --output FILE")
+    form = click.get_current_context().meta.get(FORM)
     as_table = output is None and (form in ("table", MARKDOWN_FORM) or (form is None and sys.stdout.isatty()))
     kind = format_of(output or "stdout", None if as_table else form)
     if not (workers or dask or is_fast()):

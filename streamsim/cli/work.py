@@ -130,11 +130,11 @@ def check_no_part() -> None:
 
 
 class NotReplayedError(InputError):
-    """The reason why a ``recording`` cannot be replayed."""
+    """The reason why a ``recording``, in a file of this ``name``, cannot be replayed."""
 
-    def __init__(self, reason: str, recording: Recording) -> None:
+    def __init__(self, reason: str, name: str, recording: Recording) -> None:
         super().__init__(reason)
-        self.recording = recording
+        self.name, self.recording = name, recording
 
 
 class Given(NamedTuple):
@@ -185,7 +185,7 @@ def replayed(name: str, recording: Recording, untraced_s: float | None, on: Devi
         device = profile_of(part, on)
         found, without = replay(part, device), without_recording(part, device, untraced_s, name)
     except InputError as error:
-        raise NotReplayedError(str(error), recording) from None
+        raise NotReplayedError(str(error), name, recording) from None
     notes = [line for line in (assumptions_of(device), *warnings_of(found, without)) if line]
     if others:
         left = ", ".join(map(str, others))

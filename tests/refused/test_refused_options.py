@@ -35,7 +35,7 @@ LINES = {
     # Options that do not go together, or with what is read
     "predict": "no workload: give --h2d SIZE",
     "predict --h2d 1MiB --chunks 1,4 --formulas": "--formulas: needs a single program",
-    "predict --h2d 4KiB --json --format csv": "--json, --format csv: they say different things",
+    "predict --h2d 4KiB --json --format csv": "--json, --format: they say different things",
     "predict --h2d 4KiB --format csv": "--format csv: is for the rows of a sweep, or of several programs; give --json",
     "predict --h2d 4KiB --device h200:cupy --front-end pytorch": "front end = 'pytorch': h200:cupy has the calls of",
     "predict p.json none.json --chunks 4": "--chunks: p.json is a schedule, cut and issued already",
