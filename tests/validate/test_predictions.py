@@ -25,6 +25,7 @@ from streamsim_validate.compare import DEVICE_BOUND, HOST_BOUND, compare, expect
 from streamsim_validate.compare.comparison import GOOD_CHOICE, share_within
 from streamsim_validate.compare.predictions import (
     FEWEST_REPEATS,
+    at_speed,
     links_beside,
     mixes_s,
     predict_wall_s,
@@ -65,8 +66,7 @@ RECIPE = Recipe("depth-first", {"chunks": 32, "streams": 4}, sincos(32_000, 2), 
 
 def slowed(factor: float) -> Device:
     """The H200 with calls that cost the host so many times what they do."""
-    calls = {name: getattr(H200.host, name) * factor for name in CallCosts._fields}
-    return replace(H200, host=replace(H200.host, **calls)).with_connections(CONNECTIONS)
+    return at_speed(H200, CallCosts._fields, factor).with_connections(CONNECTIONS)
 
 
 def a_group(number: int, factor: float, repeats: int = 3) -> Group:
@@ -167,14 +167,6 @@ def test_where_the_host_is_known_beside_each_sample_its_calibration_may_scatter(
     assert widths[0] == widths[1] < widths[2] / 2
 
 
-def test_a_pace_of_no_time_or_of_few_samples_says_nothing() -> None:
-    """Fewer than three, or one that no clock has seen: the run's own profile then."""
-    for entry in (a_paced_entry(SLOWER, SLOWER), a_paced_entry(SLOWER, SLOWER, SLOWER)):
-        known = replace(entry, paces_s=(0.0, *entry.paces_s[1:]))
-        assert profiles_of(a_run((), ())).speeds_of(known) == []
-        assert profiles_of(a_run((), ())).of(known) == H200.with_connections(CONNECTIONS)
-
-
 # What others leave of the link
 
 COPYING = Recipe("depth-first", {"chunks": 6, "streams": 3}, sincos(6_000_003, 2), "grid")  # both links set its time
@@ -250,14 +242,12 @@ def test_no_schedules_own_times_move_its_prediction() -> None:
 
 
 @pytest.mark.parametrize(
-    "probes",
+    "probes",  # interrupted; a probe failed; issued before 0
     [
-        (),
         a_group(2, SLOWER, FEWEST_REPEATS - 1).probes,
         tuple(row for row in GROUPS[1].probes if row[0] != "mix hd"),
-        tuple((*row[:3], ((1e-6, 1e-6, -1e-6),) * 3) for row in GROUPS[1].probes),
+        tuple((*row[:3], (Timing(1e-6, 1e-6, -1e-6),) * 3) for row in GROUPS[1].probes),
     ],
-    ids=["nothing probed", "interrupted", "a probe failed", "issued before 0"],
 )
 def test_a_group_that_does_not_say_is_predicted_with_the_runs_profile(probes: tuple[ChainRow, ...]) -> None:
     run = a_run(early_and_late(), (GROUPS[0], Group(2, probes)))
@@ -444,24 +434,6 @@ def test_the_classes_the_choices_and_the_hosts_speed_by_hand() -> None:
     )
     assert found.speeds_of("cupy") == pytest.approx((1.1, 1.9))
     assert (found.speeds_of("pytorch"), found.choices_of("cup")) == ((), [])
-
-
-def test_where_the_host_is_known_intervals_are_as_wide_as_calls_are_missed() -> None:
-    """Whatever the calibration saw of the host: 3.29 times 0.075, 0.247, and the 0.19 that the model misses.
-
-    A profile of another calibration is taken as it is, and nothing is known of the host: 3.29 times its spread.
-    """
-    entry = a_paced_program(1.0, 2.0, 1.0)
-    paced = of_programs(entry)
-    for spread, otherwise in ((0.01, 0.19), (0.3, math.hypot(1.0, 0.19))):
-        library = replace(LIBRARY, spread=spread)
-        spreads = {"h2d.bandwidth_bytes_per_s": 0.001}
-        card = replace(WITH_LIBRARY, front_ends={"cupy": library}, spread=spreads)
-        record = of_programs(entry, card=card)
-        (own,) = expectations(record, compare(record).rows, 150)
-        assert own.width == pytest.approx(math.hypot(0.247, 0.19), rel=0.2)
-        (given,) = expectations(paced, compare(paced, card).rows, 150, device=card)
-        assert given.width == pytest.approx(otherwise, rel=0.2)
 
 
 def test_intervals_are_as_wide_as_the_link_varied_from_run_to_run() -> None:

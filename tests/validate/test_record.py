@@ -147,11 +147,6 @@ def test_nobodys_file_of_another_kind_is_written_over(tmp_path: Path) -> None:
         check_replaceable(tmp_path / name, "device")
 
 
-def test_a_profile_of_another_form_is_one_line() -> None:
-    with pytest.raises(InputError, match=r"the record's profile before the run: .*calibrate again"):
-        msgspec.structs.replace(WHOLE.runs[0], before={"name": "old"}).profile()
-
-
 H200 = "calibrated on NVIDIA H200"
 
 
