@@ -111,18 +111,18 @@ def calls_of(schedule: Schedule) -> list[Call]:
                 own[direction] += n_bytes * (None in (op.host, op.device))
                 calls.append((direction, n_bytes, *sides, stream))
                 calls += [("synchronise", "stream", stream)] if op.blocking else []
-            case Kernel(stream=stream):
-                calls.append(("kernel", stream))
-            case HostWork(duration_s=seconds):
-                calls.append(("work", round(seconds * 1e9)))
-            case RecordEvent(event=event, stream=stream):
-                calls.append(("record", event, stream))
-            case WaitEvent(event=event, stream=stream):
-                if schedule.launch == "live" or any(call[:2] == ("record", event) for call in calls):
-                    calls.append(("wait", event, stream))  # else it waits for nothing, and cannot be captured
+            case Kernel():
+                calls.append(("kernel", op.stream))
+            case HostWork():
+                calls.append(("work", round(op.duration_s * 1e9)))
+            case RecordEvent():
+                calls.append(("record", op.event, op.stream))
+            case WaitEvent():
+                if schedule.launch == "live" or any(call[:2] == ("record", op.event) for call in calls):
+                    calls.append(("wait", op.event, op.stream))  # else it waits for nothing, and cannot be captured
             case Synchronize():
                 what = [(name, getattr(op, name)) for name in ("stream", "event") if getattr(op, name) is not None]
-                calls.append(("synchronise", *what[0]) if what else ("synchronise",))
+                calls.append(("synchronise", *what[0]) if what else SYNCHRONISE)
     return calls
 
 

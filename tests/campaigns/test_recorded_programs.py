@@ -11,7 +11,6 @@ from typing import NamedTuple
 import msgspec
 import pytest
 from made_captures import of_the_guide
-from msgspec.structs import replace
 
 from campaigns.recordings import (
     PROGRAMS,
@@ -134,15 +133,6 @@ def test_a_change_is_predicted_from_the_recording_before_it(guide: tuple[Path, R
     assert one._replace(after_s=1.03 * BEFORE_S).misleads
     assert not one._replace(after_s=1.03 * BEFORE_S, gain=1.0).misleads
     assert not one._replace(after_s=1.01 * BEFORE_S).misleads
-
-
-def test_what_cannot_be_replayed_or_was_not_measured_is_left_out(guide: tuple[Path, RecordedRounds]) -> None:
-    folder, found = guide
-    wrong = [replace(one, window="none") for one in found.recordings[:1]]
-    (why,) = replays(folder, replace(found, recordings=wrong))
-    assert "no annotation has this name" in str(why)
-    recorded = [one for one in replays(folder, found) if isinstance(one, Replayed)]
-    assert list(predictions(recorded, replace(found, times=found.times[:1]), [CHANGED])) == []
 
 
 # On cards

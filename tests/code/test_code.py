@@ -156,36 +156,29 @@ def test_a_pattern_written_out_verifies_its_output(language: Language, launch: L
 def test_a_missing_wait_is_found(language: Language) -> None:
     # Stream 2 computes on what stream 1 loads, without waiting for it: in some of the orders that the card may run
     # them in, the kernel is first, and its output is of zeros.
-    host, card, out = Region("h_x", 0, 64), Region("d_x", 0, 64), Region("h_y", 0, 64)
+    host, card, result, out = (Region(name, 0, 64) for name in ("h_x", "d_x", "d_y", "h_y"))
     ops = (
         Copy("h2d", 64, 1, host, card),
-        Kernel(2, duration_s=1e-6, reads=(card,), writes=(Region("d_y", 0, 64),)),
-        Copy("d2h", 64, 2, out, Region("d_y", 0, 64)),
+        Kernel(2, duration_s=1e-6, reads=(card,), writes=(result,)),
+        Copy("d2h", 64, 2, out, result),
     )
-    places = {"h_x": "pinned", "h_y": "pinned", "d_x": "device", "d_y": "device"}
-    buffers = tuple(Buffer(name, 64, place) for name, place in places.items())  # type: ignore[arg-type]
-    text = code_of_schedule(program(*ops, streams=2, buffers=buffers), language)
-    assert {run(text, language, seed)[0]["verified"] for seed in range(8)} == {False}
-    waits = (ops[0], RecordEvent(0, 1), WaitEvent(0, 2), *ops[1:])
-    text = code_of_schedule(program(*waits, streams=2, buffers=buffers), language)
-    assert {run(text, language, seed)[0]["verified"] for seed in range(8)} == {True}
+    buffers = tuple(
+        Buffer(one.buffer, 64, "device" if one.buffer.startswith("d") else "pinned")
+        for one in (host, card, result, out)
+    )
+    for some, verified in ((ops, False), ((ops[0], RecordEvent(0, 1), WaitEvent(0, 2), *ops[1:]), True)):
+        text = code_of_schedule(program(*some, streams=2, buffers=buffers), language)
+        assert {run(text, language, seed)[0]["verified"] for seed in range(8)} == {verified}
 
 
-@pytest.mark.parametrize("language", PYTHON)
-def test_a_program_takes_other_numbers_and_prints_one_line_of_json(
-    language: Language, capsys: pytest.CaptureFixture[str]
-) -> None:
-    text, modules = (
-        code_of(workload_of_sizes([400], ["1ms"], [400]), RING, language),
-        FAKES[language](Card()),
-    )
+def test_a_program_takes_other_numbers_and_prints_one_line_of_json(capsys: pytest.CaptureFixture[str]) -> None:
+    text, modules = code_of(workload_of_sizes([400], ["1ms"], [400]), RING, "cupy"), fake_cupy(Card())
     code, said, _ = printed(text, modules, "--chunks 7 --streams 2 --repeat 3 --work 2", capsys)
     assert (code, said["verified"], len(said["wall_s"])) == (0, True, 3)
-    assert (said["program"], said["chunks"], said["streams"], said["buffers"]) == (f"ring in {language}", 7, 2, 3)
-    for wrong in ("--chunks 26", "--streams 0"):  # 25 pieces of 16 bytes
-        code, said, error = printed(text, modules, wrong, capsys)
-        assert (code, said) == (2, {})
-        assert "at most 25 chunks" in error
+    assert [said[name] for name in ("program", "chunks", "streams", "buffers")] == ["ring in cupy", 7, 2, 3]
+    code, said, error = printed(text, modules, "--chunks 26", capsys)  # 25 pieces of 16 bytes
+    assert (code, said) == (2, {})
+    assert "at most 25 chunks" in error
 
 
 class RoundsClock:

@@ -11,7 +11,6 @@ from code_calls import (
     assert_formatted_and_linted,
     calls_of,
     measured,
-    printed,
     with_events_named,
 )
 from effort import examples
@@ -99,18 +98,6 @@ def test_a_missing_wait_is_found(line: str, without: str) -> None:
     found = {run(text.replace(line, "pass"), seed)[0]["verified"] for seed in range(12)}
     assert False in found
     assert {run(text, seed)[0]["verified"] for seed in range(12)} == {True}
-
-
-def test_a_program_takes_other_numbers_and_prints_one_line_of_json(capsys: pytest.CaptureFixture[str]) -> None:
-    text = code_of_layers(layers_of_floats(16, 20, 24), Offload(2, ("layer1",)))
-    modules = fake_torch_with_layers(Card())
-    code, said, _ = printed(text, modules, "--depth 1 --passes 3 --repeat 4 --rows 2", capsys)
-    assert (code, said["verified"], len(said["wall_s"]), len(said["layer_s"])) == (0, True, 4, 3)
-    numbers = [said[name] for name in ("program", "depth", "passes", "rows", "card_bytes")]
-    assert numbers == ["offload in pytorch", 1, 3, 2, 4096]
-    code, said, error = printed(text, modules, "--depth 0", capsys)
-    assert (code, said) == (2, {})
-    assert "give whole numbers from 1" in error
 
 
 def texts() -> list[str]:
