@@ -5,12 +5,9 @@ always the same; ``pytest -m ci tests/fuzz --hypothesis-profile=thorough`` ten t
 cut down by hypothesis; it becomes a test in the folder of its room.
 """
 
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Iterator
 
 import pytest
-import trials
 from effort import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -65,70 +62,3 @@ def test_so_it_is_however_large_a_file(kind: str) -> None:
         check(made)
 
     law()
-
-
-# It finds what it is there to find.
-
-
-def raising() -> int:
-    raise KeyError("planted")
-
-
-def for_ever() -> int:
-    while True:
-        pass
-
-
-def for_ever_unheard() -> int:
-    for _again in range(2):
-        with suppress(BaseException):
-            for_ever()
-    return 0
-
-
-def greedy() -> int:
-    return 0 * len(bytearray(60 << 20))
-
-
-def complaining() -> int:
-    return 2 + 0 * sys.stderr.write("streamsim: error: a\nstreamsim: error: b\n")
-
-
-@pytest.mark.parametrize(
-    ("program", "fault"),
-    [
-        (raising, "planted"),
-        (for_ever, r"takes more than 0\.5 s"),
-        (for_ever_unheard, r"takes more than 0\.5 s"),
-        (greedy, r"takes \d+ bytes"),
-        (complaining, "exit code 2 with other than one line"),
-        (lambda: 70, "exit code 70"),
-        (lambda: 2, "exit code 2 with other than one line"),
-    ],
-)
-def test_a_fault_is_found(program: Callable[[], int], fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trials, "LIMIT_S", 0.5)
-    monkeypatch.setattr(trials, "LIMIT_BYTES", 30 << 20)
-    monkeypatch.setitem(trials.PROGRAMS, "planted", lambda _: program())
-    with pytest.raises((AssertionError, KeyError), match=fault):
-        check(Input("planted", ("x",), {}))
-
-
-def test_what_is_wrong_is_cut_down(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One thing wrong, not three."""
-    seen: list[str] = []
-
-    def program(arguments: list[str]) -> int:
-        seen.append(arguments[1])
-        return 70 if "x" in arguments[1] else 0
-
-    monkeypatch.setitem(trials.PROGRAMS, "read", program)
-
-    @tried(200)
-    @given(inputs("text"))
-    def law(made: Input) -> None:
-        check(made)
-
-    with pytest.raises(AssertionError, match="exit code 70"):
-        law()
-    assert len(seen[-1]) < 12

@@ -14,8 +14,6 @@ from pages import tiny_pyodide
 import streamsim
 from streamsim.analysis import CAUSES
 from streamsim.cli import COMMANDS
-from streamsim.program import Workload, WorkloadKernel, breadth_first
-from streamsim.report import plot_remedied
 
 PUBLIC = [name for name in streamsim.__all__ if name != "__version__"]
 DOCS, FIGURES = ROOT / "docs", ROOT / "figures"
@@ -88,77 +86,6 @@ def test_every_cause_is_in_its_guide() -> None:
     assert {cause.title.partition(" (")[0] for cause in CAUSES.values()} <= set(rows)
 
 
-# The machinery notices what it is there to notice.
-
-WRONG = {
-    "a command that fails": "```console\n$ streamsim predict --h2d 64Mb\n```\n",
-    "another exit code": "```console exits 1\n$ streamsim devices\n```\n",
-    "output that differs": "```console\n$ streamsim --version\nstreamsim 99\n```\n",
-    "an option that the command lacks": "```console gpu\n$ streamsim-validate run --suit quick -o r.json.gz\n```\n",
-    "a card needed and not said": "```console\n$ streamsim-validate calibrate -o my.toml\n```\n",
-    "a card said and not needed": "```console gpu\n$ streamsim devices\n```\n",
-    "code that prints something else": "```python\nprint(1 + 1)\n```\n\n```text\n3\n```\n",
-    "output of nothing": "```text\n3\n```\n",
-    "a program that no page may show": "```console\n$ true\n```\n",
-    "an extra that is not there": "```console\n$ pip install '.[cuda99]'\n```\n",
-    "a kind of block that is not run": "```ruby\n1\n```\n",
-}
-
-
-@pytest.mark.parametrize("name", WRONG)
-def test_a_page_that_is_wrong_fails(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(AssertionError, match=r"line \d: "):
-        Reader().read(WRONG[name])
-
-
-RIGHT = """
-```toml w.toml
-elements = 64000
-inputs = [4]
-outputs = [4]
-kernels = [{ name = "mine", duration_s = 1e-6 }]
-```
-
-```console
-$ streamsim predict w.toml --device ideal
-depth-first, 1 chunk, 1 stream, on ideal
-...
-  unchunked               9 us   not cut, blocking copies
-...
-$ streamsim --version
-streamsim ...
-```
-
-```console gpu
-$ streamsim-validate calibrate -o my.toml # some seconds
-$ streamsim-validate run --suite quick -o record.json.gz
-$ streamsim devices check my.toml
-```
-
-```console exits 1
-$ streamsim-validate compare record.json.gz --worst 0 --fail-if "median > 0%"
-```
-
-```python
-x = 2
-```
-
-```python
-print(x)
-```
-
-```text
-2
-```
-"""
-
-
-def test_a_page_that_is_right_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    Reader().read(RIGHT)
-
-
 # The site
 
 
@@ -224,15 +151,3 @@ def command_of(name: str) -> str:
 def test_the_command_beside_a_picture_makes_it(name: str, page: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(FIGURES)
     assert f"$ streamsim {command_of(name)}\n" in text_of(DOCS / f"{page}.md")
-
-
-def test_the_picture_of_an_explanation_shows_the_remedy_on_the_same_axis() -> None:
-    workload = Workload(16 << 20, (4,), (4,), (WorkloadKernel(duration_s=0.57e-3),))
-    above, below = plot_remedied(streamsim.explain(breadth_first(workload, 16, 4), "h200"))
-    assert above.get_xlim() == below.get_xlim()
-    assert above.get_xlabel() == below.get_xlabel() == "time [ms]"
-    makespans = [re.search(r"makespan ([\d.]+) ms", axes.get_title(loc="left")) for axes in (above, below)]
-    slow, fast = (float(found[1]) for found in makespans if found)
-    assert fast < slow
-    assert above.get_title(loc="left").startswith("breadth-first, 16 chunks, 4 streams, on h200: ")
-    assert next(label.get_text() for label in above.get_yticklabels()) == "where it goes"

@@ -18,15 +18,12 @@ from perfect_profiler import recorded
 
 import streamsim
 from streamsim import (
-    Best,
     Config,
-    Device,
     Grid,
     InputError,
     Layer,
     Layers,
     Loop,
-    Schedule,
     best,
     depth_first,
     diagnose,
@@ -39,14 +36,12 @@ from streamsim import (
     what_if,
     workload_of_sizes,
 )
-from streamsim import program as ops
-from streamsim.advice import WhatIf
-from streamsim.analysis import Bound, interval, lower_bound, timed_alone, work_bound
+from streamsim.analysis import interval, lower_bound, timed_alone, work_bound
 from streamsim.device import changed, link_words
-from streamsim.program import Copy, Kernel, one_stream, serial
+from streamsim.program import one_stream
 from streamsim.recorded import profile_of, program_of, replay, without_recording
 from streamsim.report import plot_gantt
-from streamsim.search import SimulatedProgram, best_offload, best_program, evaluate
+from streamsim.search import best_offload, best_program, evaluate
 from streamsim.transform import graph
 
 PUBLIC = {name: getattr(streamsim, name) for name in streamsim.__all__ if name != "__version__"}
@@ -119,24 +114,6 @@ def test_whatever_is_taken_or_returned_is_in_the_reference() -> None:
     assert met == named
 
 
-def test_the_walk_over_annotations_sees_what_it_should() -> None:
-    assert {found for _, hint in hints_of(Best) for found in classes_in(hint)} == {
-        SimulatedProgram,
-        Bound,
-        Schedule,
-        streamsim.Workload,
-        streamsim.Layers,
-        WhatIf,
-        streamsim.Device,
-        streamsim.Grid,
-    }
-    assert {found for _, hint in hints_of(predict) for found in classes_in(hint)} == {
-        Schedule,
-        Device,
-        streamsim.Prediction,
-    }
-
-
 # A device by its name
 
 DOORS: dict[str, Callable[[Any], object]] = {
@@ -188,15 +165,6 @@ def test_every_function_of_a_device_takes_its_name() -> None:
     assert {name for name in takes if not inspect.isclass(PUBLIC[name])} <= set(DOORS)
 
 
-# Seconds
-
-
-def test_evaluate_says_what_simulate_says() -> None:
-    configs = [Config(chunks=2), Config(chunks=4, streams=2)]
-    expected = [simulate(config.schedule(WORKLOAD), "h200").makespan_s for config in configs]
-    assert evaluate(WORKLOAD, configs, "h200", fast=False) == expected
-
-
 # In a line
 
 
@@ -221,14 +189,6 @@ def test_values_show_in_a_line() -> None:
         assert len(repr(value)) < LONGEST, name
         assert "\n" not in repr(value), name
         assert repr(value).startswith(f"{type(value).__name__}("), name
-
-
-def test_small_values_keep_the_repr_that_makes_them() -> None:
-    known = vars(ops)
-    for value in (*SCHEDULE.ops, *SCHEDULE.buffers, Config(chunks=4), serial(WORKLOAD)):
-        assert eval(repr(value), known) == value
-    assert repr(Copy("h2d", 8, 1)) == "Copy(direction='h2d', bytes=8, stream=1)"
-    assert repr(Kernel(2, duration_s=1e-6)) == "Kernel(stream=2, duration_s=1e-06)"
 
 
 # Pictures

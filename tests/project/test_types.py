@@ -128,7 +128,3 @@ def test_a_wrong_argument_is_one_line(call: Callable[[], object], said: str) -> 
     with pytest.raises(InputError) as caught:
         call()
     assert str(caught.value).startswith(said)
-
-
-def test_numbers_set_by_name_may_be_text_with_a_unit() -> None:
-    assert changed(H200, {"h2d.latency": "3us"}) == changed(H200, {"h2d.latency_s": 3e-6})

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made_recordings import PID, TID, call, copy, kernel, kineto, pipeline, span
+from made_recordings import call, copy, kernel, kineto, pipeline, span
 
 from streamsim.recorded import (
     NONE,
@@ -61,7 +61,6 @@ def test_a_pipeline_is_read_whole(trace: Path) -> None:
     assert (found.streams[0].id, found.streams[0].kind) == (7, "legacy")
     assert found.annotations.kind.tolist() == [AnnotationKind.RANGE, AnnotationKind.OP]
     assert (found.cards[0].name, found.cards[0].memory_bytes) == ("a card", 1 << 30)
-    assert [(thread.process, thread.id) for thread in found.threads] == [(PID, TID)]
     assert not found.unread
 
 
@@ -96,7 +95,6 @@ def test_names_with_braces_and_quotes_however_many_events_are_decoded_together(
     [
         ("Memcpy HtoD (Pinned -> Device)", CopyDirection.H2D, CopyMemory.PINNED),
         ("Memcpy HtoD (Pageable -> Device)", CopyDirection.H2D, CopyMemory.PAGEABLE),
-        ("Memcpy DtoH (Device -> Pageable)", CopyDirection.D2H, CopyMemory.PAGEABLE),
         ("Memcpy HtoD (Host -> Device)", CopyDirection.H2D, CopyMemory.UNKNOWN),  # AMD
         ("CopyHostToDevice", CopyDirection.H2D, CopyMemory.UNKNOWN),
         ("Memcpy DtoD (Device -> Device)", CopyDirection.D2D, CopyMemory.NONE),
@@ -191,14 +189,7 @@ def test_one_call_under_two_names_is_one(trace: Path) -> None:
     }
 
 
-PUT_NONE = (
-    *("cudaGetDevice", "cuCtxGetCurrent", "cudaGetLastError_v3020"),
-    *("cudaStreamSynchronize", "cudaEventSynchronize", "cudaDeviceSynchronize_v3020", "cudaEventRecord"),
-    "cudaStreamWaitEvent",
-)
-
-
-@pytest.mark.parametrize("name", PUT_NONE)
+@pytest.mark.parametrize("name", ["cudaGetLastError_v3020", "cudaEventSynchronize", "cudaEventRecord"])
 def test_work_of_a_call_that_puts_none_on_a_card_has_no_call(trace: Path, name: str) -> None:
     """As of a recorder that was told to record no more calls: it gives later work the id of the last one."""
     found = read(trace, call("cudaLaunchKernel", 1, 5, 1), kernel(8, 1, 1), call(name, 9, 1, 2), kernel(20, 1, 2))
