@@ -103,30 +103,10 @@ def test_the_largest_copies_at_the_slowest_and_fastest_rates(rate: float, latenc
     assert found.end[0] - quiet.end[0] == 3 * latency - latency  # four kernels wait for what it begins
 
 
-@compiled
-@pytest.mark.parametrize("fill", [1.0, 0.3])
-def test_kernels_of_a_day_beside_each_other(fill: float) -> None:
-    day = Kernel(1, duration_s=LONGEST_S, fill=fill)
-    more = Kernel(2, duration_s=LONGEST_S / 7, fill=0.8)
-    found = assert_same(program(day, more, d2h(1, 8), kernel(2, 3)), make_device(concurrent_kernels=4))
-    assert max(found.end) >= LONGEST_S / NS
-
-
 THREE_THAT_WAIT = make_device(h2d=link(crowded_latency=3), d2h=link(crowded_latency=3))
 
 
 # Makespans of patterns
-
-
-@compiled
-@pytest.mark.parametrize("order", ["depth-first", "breadth-first"])
-def test_a_pattern_crowds_the_card_by_hand(order: Order) -> None:
-    # 30 elements of a byte each way, 12 ticks of kernel, in three chunks. A crowd makes a copy begin 3 ticks later, and
-    # by a tick less for each kernel fewer than four that waits when it starts. There: three wait at 0, two at 12, one
-    # at 23. Back: the first kernel ends at 16, when two wait; the second at 27, when one does; the third at 37.
-    workload = Workload(30, (1,), (1,), (WorkloadKernel(duration_s=12 * NS),))
-    assert list(makespans(workload, [Config(order, 3, 3)], THREE_THAT_WAIT)) == [47]
-    assert list(makespans(workload, [], THREE_THAT_WAIT)) == []
 
 
 @compiled

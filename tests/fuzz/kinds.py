@@ -26,7 +26,6 @@ from mutations import (
     gone_wrong,
     grown,
     mutate_option,
-    mutate_text,
 )
 
 from streamsim import Workload, WorkloadKernel, build, load_device
@@ -236,27 +235,6 @@ def lines() -> list[Input]:
 
 
 @cache
-def texts() -> list[Input]:
-    """Of options, each to its reader."""
-    right = {
-        "bytes": ("64MiB", "1.5GB"),
-        "count": ("256", "64Ki"),
-        "seconds": ("0.57ms", "1e-6"),
-        "share": ("1/256",),
-        "bandwidth": ("25GB/s",),
-        "kernel": ("0.57ms,9us@64Ki", "25ms/600", "0.57ms,9us@1/256"),
-        "setting": ("h2d.latency=1us", "link.bandwidth=25GB/s", "copy_engines.count=1"),
-        "sizes": ("1MiB..1GiB*2", "1MiB,2MiB"),
-        "counts": ("1..64", "1..64*2", "1,2,4"),
-        "times": ("0.1ms..1ms+0.1ms",),
-        "buffers": ("all,2,3..5",),
-        "device": ("h200", "h200:cupy"),
-        "tolerance": ("p95 host-bound > 12%", "median > 1%"),
-    }
-    return [Input("read", (kind, text), {}) for kind, those in right.items() for text in those]
-
-
-@cache
 def recording() -> str:
     """Kineto's: a pipeline, a wait for an event, two processes, a step."""
     wait = {"stream": 20, "wait_on_stream": 7, "wait_on_cuda_event_record_corr_id": 11, "wait_on_cuda_event_id": 5}
@@ -288,7 +266,6 @@ def exports() -> list[Input]:
     made.work("GRAPH_TRACE", 162_000, 163_000, 14, graphId=1, graphExecId=2)
     made.add("TARGET_INFO_CUDA_STREAM", streamId=13, processId=420, contextId=1, flag=2)
     made.add("TARGET_INFO_GPU", id=0, name="a card", totalMemory=1 << 30, smCount=4, asyncEngines=2)
-    made.add("ENUM_CUDA_MEMCPY_OPER", id=1, name="CUDA_MEMCPY_KIND_HTOD")
     with tempfile.TemporaryDirectory() as folder:
         return _imported("t.sqlite", made.write(Path(folder) / "t.sqlite").read_bytes().decode("latin-1"))
 
@@ -310,7 +287,6 @@ KINDS = {
     "export": Kind(10, exports, TABLES),
     "damaged export": Kind(10, exports, BYTES),
     "options": Kind(40, lines),
-    "text": Kind(40, texts),
 }
 
 
@@ -324,7 +300,7 @@ def input_of(name: str, rng: Random, grow_to: int = 0) -> Input:
         return made._replace(files={file: wrong})
     first, *words = made.arguments
     for _ in range(rng.randint(1, MOST_MUTATIONS)):
-        words = [mutate_text(words[0], rng)] if made.program == "read" else mutate_option(_command_of(made), words, rng)
+        words = mutate_option(_command_of(made), words, rng)
     return made._replace(arguments=(first, *words))
 
 

@@ -107,23 +107,6 @@ def mutate_tree(tree: Any, rng: Random) -> Any:
     return tree
 
 
-def mutate_lines(lines: list[Any], rng: Random) -> list[Any]:
-    """Lines removed, repeated, exchanged; or one of them is another document."""
-    if not lines:
-        return [odd(rng)]
-    i, j = rng.randrange(len(lines)), rng.randrange(len(lines))
-    match rng.randrange(5):
-        case 0:
-            del lines[i]
-        case 1:
-            lines.insert(j, deepcopy(lines[i]))
-        case 2:
-            lines[i], lines[j] = lines[j], lines[i]
-        case _:
-            lines[i] = mutate_tree(lines[i], rng)
-    return lines
-
-
 def mutate_text(text: str, rng: Random) -> str:
     """A piece cut out, repeated, exchanged for another, or something put in."""
     a = rng.randrange(len(text) + 1)
@@ -211,7 +194,7 @@ TOML = Form(tomllib.loads, tomli_w.dumps, mutate_tree)
 LINES = Form(  # of JSON
     lambda text: [json.loads(line) for line in text.splitlines()],
     lambda lines: "".join(json.dumps(line) + "\n" for line in lines),
-    mutate_lines,
+    mutate_tree,
 )
 TABLES = Form(str, str, mutate_tables)
 BYTES = Form(str, str, mutate_bytes)

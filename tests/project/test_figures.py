@@ -78,19 +78,3 @@ def test_a_figure_is_drawn_from_a_record(name: str, tmp_path: Path, capsys: pyte
     assert draw(name, str(tmp_path / "r.json.gz"), "--output", str(picture)) == 0
     assert capsys.readouterr().err == ""
     assert picture.read_bytes().startswith(b"\x89PNG")
-
-
-@pytest.mark.parametrize("name", ["speedup", "connections", "timelines"])
-def test_a_record_without_what_a_figure_shows_is_one_clear_line(
-    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    recipe = Recipe("depth-first", {"chunks": 1, "streams": 1}, suite("standard")[0].workload, "grid")
-    recipe = msgspec.structs.replace(recipe, workload=msgspec.structs.replace(recipe.workload, elements=MI))
-    entry = an_entry(recipe)
-    profile = msgspec.json.decode(msgspec.json.encode(DEVICE))
-    run = Run(8, "then", 0, 1, "now", profile, None, (entry,))
-    write_record(Record(CARD, Machine("Linux", "p", 2, "3.12"), "mine", (run,)), tmp_path / "r.json.gz")
-    assert draw(name, str(tmp_path / "r.json.gz"), "--output", str(tmp_path / "p.png")) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith(f"{name}.py: the record has")
-    assert not (tmp_path / "p.png").exists()

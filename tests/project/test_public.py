@@ -170,12 +170,8 @@ def test_every_function_of_a_device_takes_its_name() -> None:
 
 def test_values_show_in_a_line() -> None:
     found: dict[str, Any] = {
-        "predict": predict(SCHEDULE, "h200"),
-        "timeline": simulate(SCHEDULE, "h200"),
         "schedule": SCHEDULE,
         "device": load_device("h200"),
-        "explain": explain(SCHEDULE, "h200"),
-        "best": best(WORKLOAD, "h200", SMALL, fast=False),
         "workload": WORKLOAD,
         "layers": LAYERS,
         "best layers": best_offload(LAYERS, "h200", 1 << 20),

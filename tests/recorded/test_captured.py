@@ -8,7 +8,7 @@ import msgspec
 import pytest
 import strategies as card
 from effort import examples
-from fake_cupti import ActivityKind, StreamFlag, record
+from fake_cupti import ActivityKind, record
 from hypothesis import assume, given
 from made_captures import captured, records_of
 from perfect_profiler import recorded
@@ -79,21 +79,6 @@ def test_a_program_that_was_captured_is_that_program(schedule: Schedule, device:
     assert [now.end[i] + first for i in again] == [was.end[i] for i in works]
 
 
-def test_streams_have_the_order_of_their_numbers_and_their_kinds() -> None:
-    """Stream 20 was made before 21, though 21 has the first work; 22 has none, and a place all the same."""
-    flags = {20: StreamFlag.DEFAULT, 21: StreamFlag.NON_BLOCKING, 22: StreamFlag.DEFAULT}
-    made = [record(ActivityKind.STREAM, context_id=1, stream_id=stream, flag=flag) for stream, flag in flags.items()]
-    ran = [launched(10, 20, 1, stream_id=21), launched(30, 40, 2, stream_id=20), launched(50, 60, 3, stream_id=9)]
-    found = read(*made, *ran)
-    assert [(stream.id, stream.kind) for stream in found.streams] == [
-        (9, "unknown"),
-        (20, "blocking"),
-        (21, "non-blocking"),
-        (22, "blocking"),
-    ]
-    assert [found.streams[stream].id for stream in found.work.stream] == [21, 20, 9]
-
-
 @pytest.mark.parametrize(
     ("kind", "source", "target", "direction", "memory"),
     [
@@ -101,7 +86,6 @@ def test_streams_have_the_order_of_their_numbers_and_their_kinds() -> None:
         (2, 3, 1, CopyDirection.D2H, CopyMemory.PAGEABLE),
         (2, 3, 0, CopyDirection.D2H, CopyMemory.UNKNOWN),
         (8, 3, 3, CopyDirection.D2D, CopyMemory.NONE),
-        (9, 1, 1, CopyDirection.OTHER, CopyMemory.NONE),
         (1, 5, 3, CopyDirection.UNIFIED, CopyMemory.NONE),
         (77, 1, 3, CopyDirection.OTHER, CopyMemory.NONE),
     ],
@@ -128,15 +112,6 @@ def test_memsets_graphs_and_ranges_are_read_without_the_profilers_own() -> None:
     assert names == ["step", "ProfilerStep#1"]
     assert found.annotations.kind.tolist() == [AnnotationKind.RANGE, AnnotationKind.STEP]
     assert not found.unread
-
-
-def test_the_ranges_of_untraced_runs_are_in_the_order_of_their_starts() -> None:
-    rows = [(0, "b", 700, 800), (0, "a", 500, 600), (1, "a", 10, 30), (1, "a", 50, 40)]
-    found = read(*records_of(stepping()), untraced=rows)
-    names = [[found.names[name] for name in run.name] for run in found.untraced]
-    assert names == [["a", "b"], ["a"]]
-    assert [run.start_ns.tolist() for run in found.untraced] == [[0, 200], [0]]
-    assert [row.count for row in found.unread] == [1]
 
 
 # Files that are not as they should be

@@ -166,11 +166,6 @@ def test_views_are_not_there(made: Export, path: Path) -> None:
     assert len(read_recording(made.write(path)).work) == 3
 
 
-def test_names_of_files_with_odd_letters(made: Export, tmp_path: Path) -> None:
-    for name in ("a b?mode=rw#.sqlite", "%41.sqlite", "é;.json"):
-        assert len(read_recording(made.write(tmp_path / name)).calls) == 4
-
-
 def test_exports_of_2020_name_versions_and_a_cards_number_otherwise(made: Export, path: Path) -> None:
     made.meta = "EXPORT_META_DATA"
     made.add("TARGET_INFO_GPU", deviceId=0, name="NVIDIA GeForce RTX 3080")

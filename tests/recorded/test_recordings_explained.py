@@ -9,8 +9,6 @@ import pytest
 from made_recordings import call, kineto, pipeline, span
 
 from streamsim.cli import main
-from streamsim.device import read_device
-from streamsim.recorded import read_recording, summarise
 
 
 @pytest.fixture(autouse=True)
@@ -32,17 +30,6 @@ def rows_of(text: str) -> dict[str, str]:
     return {cell[0]: cell[1].strip() for cell in cells if len(cell) > 1}
 
 
-def test_the_json_object_has_every_figure_of_the_summary(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["explain", str(trace), "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    summary = summarise(read_recording(trace))
-    assert found["schema_version"] == 3
-    assert found["inputs"]["schedule"] == str(trace)
-    assert found["cards"][0]["idle_s"] == summary.cards[0].idle_s
-    assert [engine["name"] for engine in found["cards"][0]["engines"]] == ["H2D", "D2H", "kernels"]
-    assert [call["count"] for call in found["calls"]] == [call.count for call in summary.calls]
-
-
 def test_the_list_names_what_can_be_chosen_and_each_of_it_can(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     trace.write_text(kineto(*pipeline(), span("user_annotation", "[bold]ProfilerStep#1[/]", 5, 100)))
     assert main(["explain", str(trace), "--list"]) == 0
@@ -58,13 +45,6 @@ def test_the_list_names_what_can_be_chosen_and_each_of_it_can(trace: Path, capsy
     found = json.loads(capsys.readouterr().out)
     assert [window["name"] for window in found["windows"]] == ["step", "[bold]ProfilerStep#1[/]"]
     assert found["devices"][0]["memory_bytes"] == 1 << 30
-
-
-def test_the_profile_that_it_is_replayed_on_is_written(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["explain", str(trace), "--json", "--save-profile", "card.toml"]) == 0
-    told = json.loads(capsys.readouterr().out)["replay"]
-    assert told["predicted_s"] == pytest.approx(told["recorded_s"] * (1 + told["error"]))
-    assert read_device("card.toml").name == told["device"]
 
 
 def test_what_was_recorded_is_drawn_above_the_replay(trace: Path, tmp_path: Path) -> None:

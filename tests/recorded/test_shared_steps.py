@@ -11,14 +11,13 @@ from functools import cache
 import pytest
 from made_recordings import SHARED
 
-from streamsim.advice import Trial, what_if
+from streamsim.advice import what_if
 from streamsim.code import LANGUAGES, code_of_steps
 from streamsim.device import Device
-from streamsim.errors import InputError
 from streamsim.model import simulate
 from streamsim.program import Config, Schedule
 from streamsim.recorded import profile_of, read_recording, without_recording
-from streamsim.search import Best, best_program
+from streamsim.search import best_program
 from streamsim.transform import Change, make_async, pin, repeated_step, streams
 
 pytestmark = [
@@ -49,11 +48,6 @@ def program(name: str, is_timed: bool = True) -> tuple[Schedule, Device]:
     return without_recording(recording, device, untraced_s(name) if is_timed else None).program.schedule, device
 
 
-@cache
-def best(name: str) -> Best[Trial]:
-    return best_program(*program(name), independent=True)
-
-
 @pytest.mark.parametrize("name", CONFIGS)
 def test_the_pipeline_is_that_which_was_recorded(name: str) -> None:
     """64 MiB in and 64 MiB back, over the steps and streams of the program's name, in every language."""
@@ -69,16 +63,11 @@ def test_the_pipeline_is_that_which_was_recorded(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-def test_the_best_way_is_no_slower_and_no_program_of_the_family_is_missed(name: str) -> None:
-    """Programs of this family in 2 and 4 streams were recorded too: with fewer, 4 streams come out, or what is near."""
+def test_the_best_way_is_no_slower(name: str) -> None:
     schedule, device = program(name)
-    found = best(name)
+    found = best_program(schedule, device, independent=True)
     assert found.simplest.makespan_s <= found.compared["before"].makespan_s == simulate(schedule, device).makespan_s
-    if name == "infer-pinned-2streams":
-        assert found.simplest.config.options[-1] in ("4", "6")  # four take 1.0 % longer than six, where 1 % decides
-        assert found.simplest.makespan_s == pytest.approx(untraced_s("infer-pinned-4streams"), rel=0.07)
-    if name == "infer-pinned-4streams":
-        assert found.simplest.config.changes == ()
+    assert name != "infer-pinned-4streams" or found.simplest.config.changes == ()
 
 
 ASYNC, TWO, FOUR = (make_async(),), (streams(2),), (streams(4),)
@@ -112,25 +101,3 @@ def test_what_changes_bring_is_predicted_from_the_recording_before_them(
         pytest.skip("a time that is believed leaves what waits cost the host in its work")
     found = what_if(*program(before, is_timed), changes, independent=True).together.takes_s
     assert found == pytest.approx(untraced_s(after), rel=0.09)
-
-
-def test_a_program_issued_stage_by_stage_is_a_pipeline() -> None:
-    """Two copies in for each of four chunks, then their kernels, then their copies back; a chunk in each stream."""
-    recording = read_recording(SHARED / "public/t4-4streams-pinned.sqlite")
-    workload, config = repeated_step(without_recording(recording, profile_of(recording)).program.schedule)
-    assert config == Config("breadth-first", 4, 4)
-    assert (workload.inputs, workload.outputs) == ((8 << 20, 8 << 20), (8 << 20,))
-    assert workload.host_work_s == 0
-
-
-@pytest.mark.parametrize(
-    ("name", "why"),
-    [
-        ("public/a100-alexnet.json.gz", "streams wait for events"),
-        ("public/a100-cloverleaf.sqlite", "step 1 has the kernel"),
-    ],
-)
-def test_other_programs_are_no_pipelines_and_it_is_said_why(name: str, why: str) -> None:
-    recording = read_recording(SHARED / name)
-    with pytest.raises(InputError, match=f"no pipeline can be written: .*{why}"):
-        code_of_steps(without_recording(recording, profile_of(recording)).program.schedule, "pytorch")

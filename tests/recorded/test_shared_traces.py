@@ -6,7 +6,6 @@ is part of the project.
 
 import gzip
 import json
-import re
 import sqlite3
 import statistics
 from functools import cache
@@ -15,10 +14,8 @@ from typing import Any
 import pytest
 from made_recordings import SHARED
 
-from streamsim.advice import explain
 from streamsim.model import simulate
 from streamsim.recorded import (
-    CallKind,
     Recording,
     Replay,
     WorkKind,
@@ -89,17 +86,6 @@ def test_all_that_an_export_has_is_read(name: str) -> None:
             assert (rows.call < 0).sum() == sum(key not in calls for key in asked)
 
 
-def test_alexnet_has_waits_that_lead_to_their_records() -> None:
-    """20 of 34 waits have a record of Kineto's; each leads to the record of an event, in the stream that it names."""
-    found = read("public/a100-alexnet.json.gz")
-    waits = found.calls.rows(found.calls.kind == CallKind.WAIT)
-    known = waits.rows(waits.record >= 0)
-    assert (len(waits), len(known)) == (34, 20)
-    assert (found.calls.kind[known.record] == CallKind.RECORD).all()
-    assert (found.calls.stream[known.record] != known.stream).all()
-    assert (found.calls.event[known.record] == known.event).all()
-
-
 def replays() -> dict[tuple[str, int | None], Replay]:
     """Every recording of the folder on its card's profile, of two cards each taken alone."""
     parts: list[tuple[str, int | None]] = [(name, None) for name in (*KINETO, *NSYS) if name != TWO_H100]
@@ -129,11 +115,3 @@ def test_without_what_recording_cost_a_program_takes_its_untraced_time() -> None
         errors.append(abs(max(timeline.makespan_s, timeline.host_s) / untraced_times["median_s"] - 1))
     assert statistics.median(errors) < 0.02
     assert max(errors) < 0.15
-
-
-def test_the_t4s_explanation_names_the_launch_that_held_the_host() -> None:
-    """What is lost first is lost to that call and not to the streams: 1,536 us, as the export has it."""
-    found = explain(replay(read(T4_PINNED)).program.schedule, "t4")
-    assert found.first is not None
-    assert found.first.against == "slow-calls"
-    assert re.search(r"cudaLaunchKernel of ops\[\d+\] held the host for 1\.536 ms", found.first.text)

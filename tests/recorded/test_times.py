@@ -2,8 +2,6 @@
 
 from itertools import pairwise
 
-import msgspec
-import numpy as np
 import strategies as card
 from hypothesis import assume, given
 from perfect_profiler import recorded
@@ -12,13 +10,12 @@ from strategies import NS, h2d, kernel, make_device, program
 from streamsim.device import Device
 from streamsim.model import simulate
 from streamsim.program import (
-    UNKNOWN,
     HostWork,
     RecordedTimes,
     Schedule,
     Synchronize,
 )
-from streamsim.recorded import NONE, program_of, recorded_times
+from streamsim.recorded import program_of, recorded_times
 from streamsim.timeline import recorded_timeline
 
 
@@ -57,13 +54,3 @@ def test_what_the_host_does_between_calls_took_the_time_between_them() -> None:
     assert [type(op) for op in found.schedule.ops] == [type(op) for op in ops]
     times = recorded_times(was, found)
     assert times == RecordedTimes((0, 2, 9, 12), (2, 9, 12, 17), (2, -1, 12, -1), (7, -1, 17, -1))
-
-
-def test_of_work_without_a_single_call_only_the_calls_are_not_known() -> None:
-    """As in an export without the table of calls: kernels at 1 and 6, which are taken to be called at the beginning."""
-    was = recorded(simulate(program(kernel(1, 5), kernel(1, 5)), make_device(kernel=1)))
-    none = msgspec.structs.replace(was.work, call=np.full(2, NONE, np.int64))
-    alone = msgspec.structs.replace(was, calls=was.calls.rows(was.calls.kind < 0), work=none)
-    times = recorded_times(alone, program_of(alone))
-    assert times.issued_ns == times.returned_ns == (UNKNOWN,) * 2
-    assert [end - start for start, end in zip(times.start_ns, times.end_ns, strict=True)] == [5, 5]

@@ -75,14 +75,6 @@ def test_the_first_copy_or_launch_is_left_out_with_all_before_it(recording: Reco
     ]
 
 
-def test_work_without_a_call_goes_by_its_own_start(tmp_path: Path) -> None:
-    events = [event for event in EVENTS if event["args"].get("correlation") != 2 or event["cat"] == "kernel"]
-    (tmp_path / "t.json").write_text(kineto(*events))
-    sliced = read_recording(tmp_path / "t.json")
-    assert starts(part_of(sliced, window="ProfilerStep#1")) == ([2], [6, 20])
-    assert starts(part_of(sliced, window="0..20us")) == ([2], [6])
-
-
 def test_processes_and_cards(tmp_path: Path) -> None:
     """Each process uses its own card, with the same ids; times of the second are 1 ms later."""
     made = export()

@@ -39,7 +39,6 @@ from streamsim.report import (
     numbers,
     plot_compared,
     plot_gantt,
-    plot_gantts,
     save_picture,
     stream_name,
 )
@@ -176,17 +175,3 @@ def test_the_unchunked_program_stands_above_on_the_same_time_axis() -> None:
     assert row_names(below) == ["host", "h2d", "compute", "d2h", *(f"stream {s}" for s in (1, 2, 3, 4))]
     assert above.get_legend() is None  # one below for both
     assert below.get_legend() is not None
-
-
-# Several time lines
-
-
-def test_time_lines_one_above_the_other_have_their_own_bars_over_one_axis() -> None:
-    """The second ends long before the first: its bars are as they are, and its axis ends where the first one's does."""
-    lines = {"recorded": simulate(SCHEDULE, DEVICE), "predicted": simulate(program(h2d(1, 20), kernel(1, 10)), DEVICE)}
-    above, below = panels = plot_gantts(lines)
-    for ax, (name, timeline) in zip(panels, lines.items(), strict=True):
-        assert bars(ax) == bars(plot_gantt(timeline, until_s=45e-9))
-        assert ax.get_xlim() == pytest.approx((0, 45))
-        assert ax.get_title(loc="left") == f"{name}: makespan {round(timeline.makespan_s * 1e9)} ns"
-    assert above.get_position().y0 > below.get_position().y1
