@@ -101,8 +101,8 @@ def test_no_schedule_is_silently_dropped() -> None:
     reasons = {one.key: one.reason for one in found.unpredicted}
     assert "has no cost for it" in reasons[entries[1].key]
     assert "builds another schedule now" in reasons[entries[3].key]
-    assert "device time is 0" in reasons[entries[4].key]
-    assert "time on the host's clock is 0" in reasons[entries[5].key]
+    assert "measured time is 0" in reasons[entries[4].key]
+    assert "measured time is 0" in reasons[entries[5].key]
     assert [(one.key, one.reason) for one in found.unmeasured] == [(entries[2].key, "skipped: too large")]
     assert found.figures["unpredicted"] == pytest.approx(4 / 5)
     for written in (str(comparison_answer(found).tables), to_csv(to_rows(found)), json.dumps(found.to_json())):
@@ -253,7 +253,7 @@ def test_a_page_has_the_worst_schedules_and_a_time_line(tmp_path: Path) -> None:
     worst = compare(RECORD).worst(10)
     assert all(f">{escape(row.key)}</th>" in html for row in worst)
     (line,) = lines_of(html)
-    assert line["name"] == f"predicted: {worst[0].key}"
+    assert line["name"] == f"predicted: {worst[0].key}, 8 connections"
     assert line["makespan"] == pytest.approx(worst[0].predicted_s * 1e9, rel=0.05)
     assert f"streamsim-validate compare {record} --page {path}" in html
 

@@ -194,8 +194,8 @@ def stairs(points: Sequence[tuple[int, float]], layer: int, most: int) -> list[t
     return found + [point for point in points if point[0] > found[-1][0]]
 
 
-STEPS = ("hk", "kd", "hd", "kh", "dk", "dh")
 NAMES = {"h": "h2d", "k": "kernel", "d": "d2h"}
+STEPS = {step: f"{NAMES[step[0]]}_to_{NAMES[step[1]]}_s" for step in ("hk", "kd", "hd", "kh", "dk", "dh")}
 
 
 def fit_hand_overs(samples: Samples, alone: dict[Direction, Link]) -> HandOver:
@@ -214,8 +214,7 @@ def fit_hand_overs(samples: Samples, alone: dict[Direction, Link]) -> HandOver:
     each = np.linalg.lstsq(np.array(rows), np.array(sums))[0]
     if each.min() < 0:
         each = non_negative(rows, sums)
-    numbers = [f"{NAMES[step[0]]}_to_{NAMES[step[1]]}_s" for step in STEPS]
-    found = dict(zip(numbers, map(float, each), strict=True))
+    found = dict(zip(STEPS.values(), map(float, each), strict=True))
     event_s = max(0.0, samples.per_link("ping-pong", 0) - kernel_s)
     return HandOver(**found, kernel_to_kernel_s=0.0, event_s=event_s)  # kernels' own times have theirs
 
@@ -421,21 +420,16 @@ def kernel_spread(samples: Samples, device: Device) -> dict[str, float]:
     return {"compute.kernels": math.hypot(scatter, rms(m.relative for m in missed))}
 
 
-EVENT, PING_PONG = "event_s", "ping-pong"
-NO_STEPS = (EVENT, "event_streams_s", "kernel_to_kernel_s")  # of the numbers of hand-overs
-
-
 def hand_over_spread(samples: Samples, device: Device) -> dict[str, float]:
     """Return the spread of a run's mean hand-over: single ones scatter more, but a program has many."""
-    steps = {f: getattr(device.hand_over, f) for f in HandOver.__struct_fields__ if f not in NO_STEPS}
+    steps = {f"hand_over.{step}": getattr(device.hand_over, step) for step in STEPS.values()}
     mean_s = sum(steps.values()) / len(steps)
     scatter_s = rms(math.sqrt(variance) / count for variance, count in _cycle_runs(samples))
-    found = {f"hand_over.{f}": scatter_s / mean_s for f, seconds in steps.items() if seconds}
-    event_s = device.hand_over.event_s
-    if event_s:
-        ping_pong = [m for m in misfits(samples, list(probes.hand_overs()), device) if m.kind == PING_PONG]
-        misfit = rms(m.missed_s / event_s for m in ping_pong)
-        found[f"hand_over.{EVENT}"] = math.hypot(samples.scatter(PING_PONG), misfit)
+    found = {name: scatter_s / mean_s for name, seconds in steps.items() if seconds}
+    if event_s := device.hand_over.event_s:
+        missed = misfits(samples, list(probes.hand_overs()), device)
+        misfit = rms(m.missed_s / event_s for m in missed if m.kind == "ping-pong")
+        found["hand_over.event_s"] = math.hypot(samples.scatter("ping-pong"), misfit)
     return found
 
 

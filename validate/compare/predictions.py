@@ -427,16 +427,18 @@ def compare(record: Record, device: Device | None = None) -> Comparison:
 
 def _check_measured(record: Record) -> None:
     """Raise InputError when no schedule has samples: nothing but a table without lines would come of it."""
-    entries = [entry for _, entry in record.measured()]
-    if entries and not any(entry.device_s or entry.program for entry in entries):
-        raise InputError(
-            f"the record of {record.suite!r} on {record.card.name} has wall times of programs alone, which only what"
-            " tuned them predicts; compare one of `streamsim-validate run`, or of tune without --as"
-        )
+    entries, what = (
+        [entry for _, entry in record.measured()],
+        f"the record of {record.suite!r} on {record.card.name} has",
+    )
     if not entries:
         first = next((f"; {entry.key!r}: {entry.status}" for _, entry in record.skipped() if entry.status != "ok"), "")
-        what = f"the record of suite {record.suite!r} on {record.card.name}"
-        raise InputError(f"{what} has no measured schedule{first}; measure again with `streamsim-validate run`")
+        raise InputError(f"{what} no measured schedule{first}; measure again with `streamsim-validate run`")
+    if not any(entry.device_s or entry.program for entry in entries):
+        raise InputError(
+            f"{what} wall times of programs alone, which only what tuned them predicts; compare one of"
+            " `streamsim-validate run`, or of tune without --as"
+        )
 
 
 def row_of(entry: Entry, run: Run, profiles: Profiles) -> Row:
@@ -446,14 +448,11 @@ def row_of(entry: Entry, run: Run, profiles: Profiles) -> Row:
     as :func:`case_of` does.
     """
     recipe, program = entry.recipe, entry.program
-    measured_s, spread_s = median_and_spread(entry.wall_s if program else entry.device_s)
+    compared_s = entry.wall_s if program else entry.device_s
+    measured_s, spread_s = median_and_spread(compared_s)
     wall_s = statistics.median(entry.wall_s)
-    for what, seconds in (
-        ("device time", measured_s),
-        ("time on the host's clock", min(entry.wall_s) if program else wall_s),
-    ):
-        if not seconds >= SHORTEST_S:
-            raise InputError(f"its measured {what} is 0: there is nothing to compare with")
+    if not min(measured_s, *(entry.wall_s if program else (wall_s,))) >= SHORTEST_S:
+        raise InputError("a measured time is 0: there is nothing to compare with")
     if not entry.issue_s:
         raise InputError(f"entry {entry.key!r}: nothing says how long issuing it took; measure it again")
     issue_s, key = statistics.median(entry.issue_s), "" if recipe is None else workload_key(recipe.workload)
@@ -626,8 +625,6 @@ def drawn_wall_s(usual: Device, schedule: Schedule, drawn: Device) -> float:
 
 def _with_kernels(schedule: Schedule, factor: float) -> Schedule:
     """Return the schedule with kernels that take ``factor`` times as long."""
-    if factor == 1:
-        return schedule
     ops = list(schedule.ops)
     for i, op in enumerate(ops):
         if isinstance(op, Kernel):
@@ -697,10 +694,10 @@ def worst_lines(record: Record, worst: Sequence[Row], device: Device | None = No
     ``device`` as for :func:`compare`.
     """
     pairs = [(row, *time_lines(record, row, device)) for row in worst]
-    for row, predicted, measured in pairs:
-        if measured is not None:
-            words = f"{row.key}, {row.connections} connections"
-            return Pictures(
-                lines=(Shown(f"measured, traced: {words}", measured), Shown(f"predicted: {words}", predicted))
-            )
-    return Pictures(lines=tuple(Shown(f"predicted: {row.key}", predicted) for row, predicted, _ in pairs[:1]))
+    traced = [pair for pair in pairs if pair[2] is not None]
+    lines = []
+    for row, predicted, measured in (traced or pairs)[:1]:
+        words = f"{row.key}, {row.connections} connections"
+        lines += [] if measured is None else [Shown(f"measured, traced: {words}", measured)]
+        lines.append(Shown(f"predicted: {words}", predicted))
+    return Pictures(lines=tuple(lines))
