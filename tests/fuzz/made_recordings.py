@@ -2,8 +2,11 @@
 
 import json
 import sqlite3
+import tempfile
 from pathlib import Path
 from typing import Any
+
+from streamsim.recorded import Recording, read_recording
 
 SHARED = Path(__file__).parents[3] / "shared" / "traces"  # recordings by others, beside the project; not everywhere
 PID, TID = 420, 421
@@ -42,6 +45,19 @@ def kineto(*events: dict[str, Any], **head: Any) -> str:
     """A file with these events."""
     card = {"id": 0, "name": "a card", "totalGlobalMem": 1 << 30, "numSms": 4}
     return json.dumps({"schemaVersion": 1, "deviceProperties": [card], **head, "traceEvents": list(events), "z": "end"})
+
+
+def recording_of(*events: dict[str, Any], **head: Any) -> Recording:
+    """The recording of these events, by way of its file."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "t.json")
+        path.write_text(kineto(*events, **head))
+        return read_recording(path)
+
+
+def unread(recording: Recording) -> dict[str, int]:
+    """What is not understood, and how often."""
+    return {found.what: found.count for found in recording.unread}
 
 
 def pipeline() -> list[dict[str, Any]]:

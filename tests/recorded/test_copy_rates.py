@@ -1,7 +1,5 @@
 """The rates that a recording's own copies show, and the copies that took longer."""
 
-import tempfile
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -9,14 +7,14 @@ import pytest
 from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from made_recordings import PINNED_IN, PINNED_OUT, call, copy, kernel, kineto
+from made_recordings import PINNED_IN, PINNED_OUT, call, copy, kernel, recording_of
 from perfect_profiler import recorded
 from strategies import d2h, h2d, link, make_device, program
 
 from streamsim.device import load_device
 from streamsim.model import simulate
 from streamsim.program import FIRST_TOUCH, Buffer, HostWork, Region
-from streamsim.recorded import Recording, costs, profile_of, read_recording, replay, warnings_of
+from streamsim.recorded import Recording, costs, profile_of, replay, warnings_of
 
 PAGEABLE_IN, PAGEABLE_OUT = "Memcpy HtoD (Pageable -> Device)", "Memcpy DtoH (Device -> Pageable)"
 sizes = st.lists(st.integers(costs.LEAST_BYTES, 40 * costs.LEAST_BYTES), min_size=1, max_size=8)
@@ -54,11 +52,7 @@ def test_no_rate_comes_from_small_copies_or_passes_the_cards_link() -> None:
 
 
 def of(*events: dict[str, Any], card: str = "Tesla T4") -> Recording:
-    """A recording of a card with these events, by way of its file."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "t.json")
-        path.write_text(kineto(*events, deviceProperties=[{"id": 0, "name": card, "numSms": 40}]))
-        return read_recording(path)
+    return recording_of(*events, deviceProperties=[{"id": 0, "name": card, "numSms": 40}])
 
 
 def rounds(*took_back_us: int, size: int = 8_000_000) -> list[dict[str, Any]]:

@@ -3,13 +3,12 @@
 from pathlib import Path
 
 import pytest
-from made_recordings import PID, PLACED, TID, Export, export, kineto, pipeline, process
+from made_recordings import PID, PLACED, TID, Export, export, kineto, pipeline, process, unread
 
 from streamsim.recorded import (
     AnnotationKind,
     CallKind,
     CopyDirection,
-    Recording,
     WorkKind,
     read_recording,
 )
@@ -23,10 +22,6 @@ def made() -> Export:
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "t.sqlite"
-
-
-def unread(recording: Recording) -> dict[str, int]:
-    return {found.what: found.count for found in recording.unread}
 
 
 def test_a_pipeline_is_that_of_the_other_format(made: Export, path: Path, tmp_path: Path) -> None:

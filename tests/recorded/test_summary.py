@@ -1,7 +1,6 @@
 """What is said of a recording: amounts, how busy engines were, and why they stood still."""
 
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,7 +8,7 @@ import pytest
 from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from made_recordings import PINNED_IN, call, copy, kernel, kineto, pipeline, span
+from made_recordings import PINNED_IN, call, copy, kernel, pipeline, recording_of, span
 
 from streamsim.program import HostWork, Synchronize
 from streamsim.recorded import (
@@ -22,34 +21,27 @@ from streamsim.recorded import (
     RecordingSummary,
     WorkKind,
     program_of,
-    read_recording,
     summarise,
 )
 from streamsim.recorded import summary as idle
 
 
-@pytest.fixture
-def trace(tmp_path: Path) -> Path:
-    return tmp_path / "t.json"
-
-
-def summary(path: Path, *events: dict[str, Any]) -> RecordingSummary:
-    path.write_text(kineto(*events))
-    return summarise(read_recording(path))
+def summary(*events: dict[str, Any]) -> RecordingSummary:
+    return summarise(recording_of(*events))
 
 
 def us(reasons: Iterable[idle.RecordedReason]) -> dict[str, int]:
     return {reason.why: round(reason.time_s * 1e6) for reason in reasons}
 
 
-def test_a_pipeline_by_hand(trace: Path) -> None:
+def test_a_pipeline_by_hand() -> None:
     """Calls at 10..15, 20..30, 40..45, 50..150; copy in 20..60, kernel 65..95, copy back 100..140.
 
     From the first call to the end of the copy back are 130 us, of which 110 busy. Idle 10..20: 5 in the call of the
     copy, 5 on its way. 60..65 and 95..100: the kernel and the copy back had long been asked for. No kernel: the same
     until 20, 40 behind the copy in, 5 on its way, and then 45 in which none comes.
     """
-    found = summary(trace, *pipeline())
+    found = summary(*pipeline())
     (card,) = found.cards
     assert {engine.name: round(engine.busy_s * 1e6) for engine in card.engines} == {"H2D": 40, "D2H": 40, "kernels": 30}
     assert [round(time * 1e6) for time in (card.span_s, card.overlap_s, card.idle_s)] == [130, 0, 20]
@@ -74,13 +66,12 @@ def test_a_pipeline_by_hand(trace: Path) -> None:
     assert not found.unread
 
 
-def test_a_host_that_comes_late_by_hand(trace: Path) -> None:
+def test_a_host_that_comes_late_by_hand() -> None:
     """The kernel ends at 10; the next is launched at 60..65, and starts at 70.
 
     Till then the host waits until 30, allocates from 40 to 50 and is between calls else.
     """
     found = summary(
-        trace,
         call("cudaLaunchKernel", 0, 1, 1),
         kernel(2, 8, 1),
         call("cudaDeviceSynchronize", 3, 27, 2),
@@ -98,10 +89,9 @@ def test_a_host_that_comes_late_by_hand(trace: Path) -> None:
     }
 
 
-def test_a_wait_for_another_stream_by_hand(trace: Path) -> None:
+def test_a_wait_for_another_stream_by_hand() -> None:
     """The kernel of stream 14 has been called at 5 and starts at 25, when the copy in stream 13 has ended at 22."""
     found = summary(
-        trace,
         call("cudaMemcpyAsync", 0, 2, 1),
         copy(PINNED_IN, 2, 20, 1, stream=13),
         call("cudaLaunchKernel", 3, 2, 2),
@@ -116,27 +106,26 @@ def test_a_wait_for_another_stream_by_hand(trace: Path) -> None:
     }
 
 
-def test_work_that_had_ended_before_the_first_call_is_no_part_of_the_cards_time(trace: Path) -> None:
+def test_work_that_had_ended_before_the_first_call_is_no_part_of_the_cards_time() -> None:
     """Kernels of before end at 5 and 25; the first call is at 20. The program has the last 5 of that and its own 10."""
     work = (kernel(0, 5, 1), kernel(10, 15, 2), kernel(30, 10, 3))
-    (card,) = summary(trace, *work, call("cudaLaunchKernel", 20, 2, 3)).cards
+    (card,) = summary(*work, call("cudaLaunchKernel", 20, 2, 3)).cards
     assert [round(time * 1e6) for time in (card.span_s, card.engines[0].busy_s, card.idle_s)] == [20, 15, 5]
 
 
 @pytest.mark.parametrize(("blocks", "count"), [(3, 1), (4, 0), (0, 0)])
-def test_kernels_of_fewer_blocks_than_multiprocessors_are_an_amount(blocks: int, count: int, trace: Path) -> None:
+def test_kernels_of_fewer_blocks_than_multiprocessors_are_an_amount(blocks: int, count: int) -> None:
     """The card has four."""
     small = kernel(0, 5, 1)
     small["args"]["grid"] = [blocks, 1, 1]
-    found = {amount.what: amount.count for amount in summary(trace, small, kernel(5, 5, 2)).work}
+    found = {amount.what: amount.count for amount in summary(small, kernel(5, 5, 2)).work}
     assert found == {"kernels": 2} | ({"kernels of too few blocks": 1} if count else {})
 
 
-def test_what_a_free_takes_beyond_its_wait_is_the_hosts(trace: Path) -> None:
+def test_what_a_free_takes_beyond_its_wait_is_the_hosts() -> None:
     """A free waits for a kernel of 100 us and takes 160 more, whatever the kernel then takes."""
     free = call("cudaFree", 10, 270, 2)
-    trace.write_text(kineto(*launch(0, 1), free, *launch(300, 3)))
-    ops = program_of(read_recording(trace)).schedule.ops
+    ops = program_of(recording_of(*launch(0, 1), free, *launch(300, 3))).schedule.ops
     assert [op for op in ops if isinstance(op, Synchronize)] == [Synchronize(name="cudaFree", call_s=0.0)]
     assert [op.duration_s for op in ops if isinstance(op, HostWork) and op.name] == pytest.approx([160e-6])
 

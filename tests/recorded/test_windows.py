@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made_recordings import PID, PINNED_IN, TID, call, copy, export, kernel, kineto, span
+from made_recordings import PID, PINNED_IN, TID, call, copy, export, kernel, recording_of, span
 
 from streamsim.recorded import Recording, part_of, read_recording
 
@@ -30,9 +30,8 @@ OUTSIDE = "work whose call lies outside the window"
 
 
 @pytest.fixture
-def recording(tmp_path: Path) -> Recording:
-    (tmp_path / "t.json").write_text(kineto(*EVENTS))
-    return read_recording(tmp_path / "t.json")
+def recording() -> Recording:
+    return recording_of(*EVENTS)
 
 
 def starts(recording: Recording) -> tuple[list[int], list[int]]:
