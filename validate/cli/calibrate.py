@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 from msgspec.structs import replace
 
-from streamsim.cli.options import FILE, gpu_option
+from streamsim.cli.options import FILE, gpu_option, option
 from streamsim.cli.running import BriefCommand, steps, tell
 from streamsim.device import Device, shipped_front_ends, write_device
 from streamsim.errors import InputError
@@ -25,9 +25,9 @@ from streamsim_validate.records import check_replaceable
 
 
 @click.command("calibrate", cls=BriefCommand)
-@click.option("--output", "-o", type=FILE, default="my-gpu.toml", show_default=True, help="File for the profile.")
-@click.option("--samples", type=FILE, help="File for the raw samples, too (gzipped JSON).")
-@click.option("--from", "taken", type=FILE, help="Fit the samples of this file; needs no GPU.")
+@option("--output -o", "File for the profile.", FILE, default="my-gpu.toml")
+@option("--samples", "File for the raw samples, too (gzipped JSON).", FILE)
+@option("--from taken", "Fit the samples of this file; needs no GPU.", FILE)
 @gpu_option("The GPU's number.", 0)
 def calibrate_command(output: Path, samples: Path | None, taken: Path | None, device: int) -> None:
     """Measure this GPU, its link and its host, and write their device profile.

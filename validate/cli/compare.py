@@ -5,30 +5,28 @@ from pathlib import Path
 
 import click
 
-from streamsim.cli.options import FILE, complete_device, format_options
+from streamsim.cli.options import FILE, complete_device, format_options, option
 from streamsim.cli.printing import emit, fail_if_option, page_option
 from streamsim.cli.running import BriefCommand
 from streamsim.device import load_device
 from streamsim_validate.compare import by_class, compare, comparison_answer, expectations, worst_lines
 from streamsim_validate.records import read_record
 
-WORST = click.IntRange(0, 1000)
 SAMPLES = "Also count the measured medians in their predicted 90 % intervals, from this many draws each, such as 200."
 
 
 @click.command("compare", cls=BriefCommand)
 @click.argument("path", metavar="RECORD", type=FILE)
-@click.option(
-    "--device",
-    "-d",
+@option(
+    "--device -d",
+    "A device profile, by name or file. Default: the record's own calibration.",
     shell_complete=complete_device,
-    help="A device profile, by name or file. Default: the record's own calibration.",
 )
 @format_options
 @fail_if_option
-@click.option("--worst", type=WORST, default=10, show_default=True, help="Number of worst predicted schedules to list.")
-@click.option("--samples", type=int, help=SAMPLES)
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the draws.")
+@option("--worst", "Number of worst predicted schedules to list.", click.IntRange(0, 1000), default=10)
+@option("--samples", SAMPLES, int)
+@option("--seed", "Seed of the draws.", int, default=0)
 @page_option
 def compare_command(path: Path, device: str | None, worst: int, samples: int | None, seed: int) -> int:
     """Compare the predictions of a record's schedules with the measured times.

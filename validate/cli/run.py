@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from streamsim.cli.options import FILE, gpu_option, one_of
+from streamsim.cli.options import FILE, gpu_option, one_of, option
 from streamsim.cli.running import BriefCommand, say, tell
 from streamsim.code import LANGUAGES
 from streamsim.errors import InputError
@@ -21,43 +21,37 @@ LARGEST_SEED = (1 << 63) - 1  # what a record holds
 
 @click.command("run", cls=BriefCommand)
 @click.argument("schedules", metavar="[SCHEDULE.json]...", nargs=-1, type=FILE)
-@click.option(
-    "--suite", type=click.Choice((*SUITES, PROGRAMS)), help="Measure a suite. Default without schedules: quick."
-)
-@click.option("--output", "-o", type=FILE, default="record.json.gz", show_default=True, help="File for the record.")
-@click.option(
-    "--repeats", type=click.IntRange(1, 10_000), default=REPEATS, show_default=True, help="Times that each is measured."
-)
-@click.option(
+@option("--suite", "Measure a suite. Default without schedules: quick.", click.Choice((*SUITES, PROGRAMS)))
+@option("--output -o", "File for the record.", FILE, default="record.json.gz")
+@option("--repeats", "Times that each is measured.", click.IntRange(1, 10_000), default=REPEATS)
+@option(
     "--seed",
-    type=click.IntRange(0, LARGEST_SEED),
+    "Seed of the order of the repeats, and of what the suites random and programs draw.",
+    click.IntRange(0, LARGEST_SEED),
     default=0,
-    show_default=True,
-    help="Seed of the order of the repeats, and of what the suites random and programs draw.",
 )
-@click.option(
+@option(
     "--count",
-    type=click.IntRange(1, 10_000),
-    help=f"Number of schedules of random, or of programs of a front end.  [default: {RANDOM_COUNT}, {PROGRAM_COUNT}]",
+    f"Number of schedules of random, or of programs of a front end.  [default: {RANDOM_COUNT}, {PROGRAM_COUNT}]",
+    click.IntRange(1, 10_000),
 )
-@click.option(
-    "--front-end",
-    "front_ends",
-    type=one_of(LANGUAGES),
+@option(
+    "--front-end front_ends",
+    f"With the suite {PROGRAMS}: run programs in this language. Repeatable. Default: all that are installed.",
+    one_of(LANGUAGES),
     multiple=True,
-    help=f"With the suite {PROGRAMS}: run programs in this language. Repeatable. Default: all that are installed.",
 )
 @gpu_option("The GPU's number.", 0)
-@click.option(
+@option(
     "--connections",
-    type=click.IntRange(1, MOST_CONNECTIONS),
+    "Number of hardware queues, in a process for each number. Repeatable. Default: the suite's numbers.",
+    click.IntRange(1, MOST_CONNECTIONS),
     multiple=True,
-    help="Number of hardware queues, in a process for each number. Repeatable. Default: the suite's numbers.",
 )
-@click.option("--kernels", type=FILE, multiple=True, help="A .cu or .py file with your own kernels. Repeatable.")
-@click.option("--no-calibrate", is_flag=True, help="Do not calibrate before and after.")
-@click.option("--allow-races", is_flag=True, help="Also measure schedules whose ops race (streamsim check).")
-@click.option("--timelines", is_flag=True, help="Also record each schedule's measured time line (needs cupti-python).")
+@option("--kernels", "A .cu or .py file with your own kernels. Repeatable.", FILE, multiple=True)
+@option("--no-calibrate", "Do not calibrate before and after.", is_flag=True)
+@option("--allow-races", "Also measure schedules whose ops race (streamsim check).", is_flag=True)
+@option("--timelines", "Also record each schedule's measured time line (needs cupti-python).", is_flag=True)
 def run_command(
     schedules: tuple[Path, ...],
     suite: str | None,

@@ -15,6 +15,7 @@ from streamsim.cli.options import (
     form_options,
     grid_options,
     one_of,
+    option,
     picked,
     workload_options,
 )
@@ -22,41 +23,36 @@ from streamsim.cli.printing import emit
 from streamsim.cli.running import BriefCommand, note, steps
 from streamsim.cli.work import grid_fields, workload_asked
 from streamsim.code import FRONT_END_OF, LANGUAGES, Language
-from streamsim.device import CALLS, Device, front_end_of
+from streamsim.device import CALLS, front_end_of
 from streamsim.errors import InputError
 from streamsim.program import Workload
 from streamsim.search import candidates, default_grid
 from streamsim_validate.gpu import load_kernels, open_gpu
-from streamsim_validate.records import Card, check_same_card, journal_path
+from streamsim_validate.records import check_same_card, journal_path
 from streamsim_validate.run import BUDGET, FUNCTION, REPEATS, Task, check_language, check_output, tune
 
 
 @click.command("tune", cls=BriefCommand)
 @workload_options
 @device_options
-@click.option(
-    "--budget", type=click.IntRange(1, 1000), default=BUDGET, show_default=True, help="Number of programs to measure."
-)
+@option("--budget", "Number of programs to measure.", click.IntRange(1, 1000), default=BUDGET)
 @grid_options
-@click.option(
-    "--repeats", type=click.IntRange(1, 10_000), default=REPEATS, show_default=True, help="Times that each is measured."
+@option("--repeats", "Times that each is measured.", click.IntRange(1, 10_000), default=REPEATS)
+@option("--seed", "Seed of what is drawn.", click.IntRange(0, 1 << 31), default=0)
+@option(
+    "--as language",
+    "Measure bare calls, or programs in this language. Default: the front end of the workload file, else calls.",
+    one_of((CALLS, *LANGUAGES)),
 )
-@click.option("--seed", type=click.IntRange(0, 1 << 31), default=0, show_default=True, help="Seed of what is drawn.")
-@click.option(
-    "--as",
-    "language",
-    type=one_of((CALLS, *LANGUAGES)),
-    help="Measure bare calls, or programs in this language. Default: the front end of the workload file, else calls.",
-)
-@click.option(
+@option(
     "--kernels",
-    type=FILE,
-    multiple=True,
-    help="A .cu or .py file with your own kernels, repeatable; with --as cupy or pytorch a .py file with the function"
+    "A .cu or .py file with your own kernels, repeatable; with --as cupy or pytorch a .py file with the function"
     f" {FUNCTION}.",
+    FILE,
+    multiple=True,
 )
-@click.option("--gpu", type=click.IntRange(0), default=0, show_default=True, help="The GPU's number.")
-@click.option("--output", "-o", type=FILE, default="tuned.json.gz", show_default=True, help="File for the record.")
+@option("--gpu", "The GPU's number.", click.IntRange(0), default=0)
+@option("--output -o", "File for the record.", FILE, default="tuned.json.gz")
 @form_options
 def tune_command(
     budget: int,
@@ -87,13 +83,13 @@ def tune_command(
     language = language or (workload.front_end if workload.front_end in LANGUAGES else CALLS)
     if language == CALLS and workload.front_end:  # replayed schedules make no other calls
         workload = msgspec.structs.replace(workload, front_end=CALLS)
-    workload, asked = asked.written_in(workload, None if language == CALLS else cast("Language", language))
+    programs = None if language == CALLS else cast("Language", language)
+    workload, asked = asked.written_in(workload, programs)
     device = asked.load()
     _check_front_end(language, front_end_of(device))
     grid = default_grid(max_chunks, max_streams, **grid_fields(params, workload, device))
     configs = tuple(candidates(workload, device, grid))
     files = tuple(map(str, kernels))
-    programs = None if language == CALLS else cast("Language", language)
     task = Task(str(output), workload, configs, device, budget, repeats, seed, files, programs)
     check_output(task.output)
     if programs is None:
@@ -103,7 +99,13 @@ def tune_command(
     if os.path.exists(journal_path(output)):
         note(f"going on from {journal_path(output)}")
     with open_gpu(gpu) as opened, steps(sys.stderr) as on_step:
-        _note_another_card(opened.card, device)
+        try:
+            check_same_card(opened.card, device)
+        except InputError:
+            note(
+                f"{device.name} is the profile of another card than this {opened.card.name}, and proposes the worse for"
+                " it; give --device one of streamsim-validate calibrate"
+            )
         found = tune(task, opened, on_step)
     data = {"device": device.name, "record": str(output), **found.to_json()}
     emit(found.answer(data, (f"record: {output}",)))
@@ -133,13 +135,3 @@ def _load(files: tuple[str, ...], workload: Workload) -> None:
                 f"--kernels {path}: has {', '.join(found)}, and the workload names"
                 f" {', '.join(dict.fromkeys(wanted)) or 'no kernel'}; name one in a workload file, with its duration_s"
             )
-
-
-def _note_another_card(card: Card, device: Device) -> None:
-    try:
-        check_same_card(card, device)
-    except InputError:
-        note(
-            f"{device.name} is the profile of another card than this {card.name}, and proposes the worse for it;"
-            " give --device one of streamsim-validate calibrate"
-        )
