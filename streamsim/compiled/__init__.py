@@ -93,14 +93,3 @@ def makespans(
     from streamsim.compiled.configurations import makespans
 
     return makespans(workload, configs, device, threads)
-
-
-def can_run(workload: Workload, configs: Sequence[Config], device: Device) -> list[bool]:
-    """Return True for each config that the compiled twin lays out itself; it builds the schedules of the others.
-
-    Raises InputError as :func:`makespans` does.
-    """
-    _check_available()
-    from streamsim.compiled.configurations import can_run
-
-    return can_run(workload, configs, device)

@@ -643,13 +643,6 @@ _lock = Lock()
 _latest: list[_CostTable] = []  # the costs of the last call: the next call often has the same workload and device
 
 
-def can_run(workload: Workload, configs: Sequence[Config], device: Device) -> list[bool]:
-    """See :func:`streamsim.compiled.can_run`."""
-    with _lock:
-        found: list[bool] = (_costs_of(workload, device).rows(configs)["streams"] > 0).tolist()
-    return found
-
-
 def _costs_of(workload: Workload, device: Device) -> _CostTable:
     """Return the table of the last call if it had the same workload and device, else a new one."""
     if not (_latest and not _latest[0].is_large and _latest[0].workload == workload and _latest[0].device is device):
