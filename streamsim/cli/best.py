@@ -1,7 +1,6 @@
 """``streamsim best`` and ``loop``: the best way to cut and issue a workload, a program or layers; a training loop."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -163,7 +162,7 @@ def _workload(params: dict[str, Any], workload: Workload) -> _Found:
     if not is_fast():
         grid.within(card.memory_bytes).configs(workload)  # an empty grid is an error before anything else is said
         note(f"{SLOW}, and so searches any grid to its end")
-    with _searching() as progress:
+    with collector_off(), progress_bar("searching") as progress:  # looking at what stays takes a tenth of it all
         found = best(workload, card, grid, progress, budget_ops=budget)
     config = found.simplest.config
     most = max(one.config.chunks for one in (found.best, found.simplest, found.compared["usual"]))
@@ -179,7 +178,7 @@ def _layers(params: dict[str, Any], layers: Layers) -> _Found:
         asked = asked.with_calls_of(FRONT_END_OF[params["language"]])  # the choice is of that program
     card = asked.load()
     reserve, on_host = params["reserve"], params["host_memory_limit"]
-    with _searching() as progress:
+    with collector_off(), progress_bar("searching") as progress:
         found = best_offload(layers, card, asked.memory_limit, reserve, on_host, MOST_DEPTH, progress, budget)
     limits = {"reserve_bytes": reserve, "host_memory_limit_bytes": on_host}
     inputs = {"layers": msgspec.to_builtins(layers), **limits, **asked.inputs()}
@@ -192,16 +191,8 @@ def _program(context: click.Context, given: Given) -> _Found:
     asked = on_own_card(context, picked(DeviceOptions, params), given)
     card, independent = asked.load(), params["independent"]
     found = best_program(given.schedule, card, independent, params["max_chunks"], params["max_streams"])
-
     text = partial(code_of_changed, Work(given.schedule, card), found.simplest.config.changes)
     return _Found(found, {"program": str(params["workload"]), **asked.inputs(), "independent": independent}, text)
-
-
-@contextmanager
-def _searching() -> Iterator[Callable[[int, int], None] | None]:
-    # what the search and its imports make stays, and looking at it takes a tenth of it all
-    with collector_off(), progress_bar("searching") as progress:
-        yield progress
 
 
 @click.command("loop", cls=BriefCommand)

@@ -30,8 +30,7 @@ from streamsim.transform import Change, LayersSource, Source, Work, changed_by, 
 Written = Language | Literal["schedule"]
 SCHEDULE: Final = "schedule"
 # By the ending of -o's file what is written. A program in Python may be in either of two languages.
-WRITTEN_AS: dict[str, Written] = {".cu": "cuda-c++", ".cpp": "cuda-c++", ".cc": "cuda-c++", ".cxx": "cuda-c++"}
-WRITTEN_AS[".json"] = SCHEDULE
+WRITTEN_AS: dict[str, Written] = {".cu": "cuda-c++", ".cpp": "cuda-c++", ".cc": "cuda-c++", ".json": SCHEDULE}
 
 
 @click.command("code", cls=BriefCommand)

@@ -247,16 +247,11 @@ part_options = all_of(
         " (NAME[2]: the second of that name), or between these times since it began, such as 1ms..5ms; and their work.",
         metavar="NAME|FROM..TO",
     ),
-    _of_part(
-        "--skip-first",
-        "Leave out the first copy or launch of each process of a recording, which the profiler slows down by 0.4 ms.",
-        is_flag=True,
-    ),
+    _of_part("--skip-first", "Leave out the first copy or launch of each process of a recording.", is_flag=True),
     _of_part(
         "--untraced-time",
-        "Time of a recorded program when nothing records it. The cost of recording is then chosen so that the"
-        " prediction takes this time. Default: the time of a capture's runs without CUPTI, else what profilers are"
-        " known to cost.",
+        "Time of a recorded program when nothing records it. Default: that of a capture's runs without CUPTI, else by"
+        " what profilers are known to cost.",
         TIME,
     ),
 )
@@ -291,19 +286,9 @@ workload_options = all_of(
     option("--d2h", "Size of an output array. Repeatable.", SIZE, multiple=True),
     option("--h2d-once", "Size of an array copied once, before the first chunk.", SIZE, multiple=True),
     option("--d2h-once", "Size of an array copied back once, after the last.", SIZE, multiple=True),
-    option(
-        "--elements",
-        "Number of elements, such as 256 images. Each chunk gets whole elements. Default: cut at multiples of 16"
-        " bytes.",
-        COUNT,
-    ),
+    option("--elements", "Elements, such as 256 images; a chunk has whole ones. Default: cut at any 16 bytes.", COUNT),
     option("--host-work", "Time of the host's work before it issues each chunk, such as 3ms.", WAIT),
-    option(
-        "--host-load",
-        "Host work over all the data, such as reading it, added to --host-work. Each chunk's share runs before the"
-        " chunk.",
-        WAIT,
-    ),
+    option("--host-load", "Host work over all the data, such as reading it; each chunk waits for its share.", WAIT),
 )
 
 pipeline_options = all_of(
@@ -318,18 +303,9 @@ pipeline_options = all_of(
         one_of(ORDERS),
         default=PLAIN.order,
     ),
-    option(
-        "--buffers",
-        "Device buffers used in turn (2: double buffering). Default: one for every chunk; prefetch: 2.",
-        CHUNKS,
-    ),
+    option("--buffers", "Device buffers used in turn, such as 2. Default: one a chunk; prefetch: 2.", CHUNKS),
     option("--memory", "Memory of the host arrays.", one_of(HOST_MEMORIES), default=PLAIN.memory),
-    option(
-        "--launch",
-        "live: the host issues every op. graph: it launches one CUDA graph.",
-        one_of(LAUNCHES),
-        default=PLAIN.launch,
-    ),
+    option("--launch", "Issue every op live, or one CUDA graph.", one_of(LAUNCHES), default=PLAIN.launch),
 )
 
 RINGS = "all,2,3,4,8"  # what is tried when the card's memory is too small or limited
@@ -347,12 +323,7 @@ grid_options = all_of(
         f" not fit on the card, or with --memory-limit, {RINGS}.",
     ),
     option("--memory", "Memory of the host arrays.", one_of(HOST_MEMORIES), default="pinned"),
-    option(
-        "--launch",
-        "live: the host issues every op. graph: it launches one CUDA graph. both: try both.",
-        one_of((*LAUNCHES, "both")),
-        default="live",
-    ),
+    option("--launch", "Issue every op live, or one graph; or try both.", one_of((*LAUNCHES, "both")), default="live"),
 )
 
 device_options = all_of(
@@ -365,17 +336,12 @@ device_options = all_of(
     option("--connections", "Hardware queues, 1 to 32, in place of the profile's number.", int),
     option(
         "--set settings",
-        "Another number or rule of the profile: h2d.bandwidth=51GB/s, host.kernel=4us, link.bandwidth=50GB/s (both"
-        " directions). Repeatable.",
+        "Another number or rule of the profile, such as h2d.bandwidth=51GB/s or host.kernel=4us. Repeatable.",
         multiple=True,
         metavar="NAME=VALUE",
     ),
     option("--memory-limit", "The most that the device buffers may hold, such as 8GiB.", SIZE),
-    option(
-        "--front-end",
-        "What the program is written in, for the cost of its calls: calls (CUDA C++, the default), cupy,"
-        " pytorch or one of the profile's.",
-    ),
+    option("--front-end", "What the program is written in: calls (CUDA C++, the default), cupy, pytorch ..."),
 )
 
 timeline_options = all_of(
@@ -462,9 +428,7 @@ def _measured(text: str, field: str) -> Measured:
 
 measured_option = option(
     "--measured",
-    "Say which usual mistake explains this measured time; such as 14.5ms, or of several runs"
-    " 1:14.4ms,4:14.5ms by number of streams; 9ms:copies for a run without the kernels,"
-    " 20ms:uncut for one without chunks.",
+    f"Say which usual mistake explains the measured time: {TIMES_FORM}.",
     Quantity("times", parse_measured),
     metavar="TIMES",
 )

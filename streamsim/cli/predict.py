@@ -157,17 +157,9 @@ def _programs(context: click.Context, programs: Iterable[tuple[Path, Issued]]) -
 @click.argument("others", metavar="[PROGRAM.json]...", type=FILE, nargs=-1)
 @answer_options
 @timeline_options
-@option(
-    "--recording",
-    "Save the trace that PyTorch's profiler would record, for streamsim explain: a .json or .json.gz file.",
-    OUTPUT,
-)
+@option("--recording", "Save what PyTorch's profiler would record: a .json or .json.gz file.", OUTPUT)
 @option("--formulas", "Also print the times of published formulas, and what each assumes.", is_flag=True)
-@option(
-    "--samples",
-    "Also print the interval that holds the time in 90 % of this many draws from the profile's spread, such as 1000.",
-    COUNT,
-)
+@option("--samples", "Also print the time's interval in 90 % of this many draws from the profile's spread.", COUNT)
 @option("--seed", "Seed of the draws; the same seed gives the same times.", int, default=0)
 @click.pass_context
 def predict_command(

@@ -138,7 +138,7 @@ GROUPS = {
     "What is changed": ("pin", "async", "prefetch", "graph", "independent"),
     "The device": ("device",),
     "What is measured": ("suite", "front_ends", "budget", "kernels", "repeats"),
-    "The result": ("form", "all", "output", "language", "page", "fail_if", "fix"),
+    "The result": ("format", "all", "output", "language", "page", "fail_if", "fix"),
 }
 EVERY = "streamsim.help_all"  # what a click context knows
 

@@ -94,11 +94,7 @@ MAKERS: dict[str, Callable[..., Change]] = {
 @option("--on-device", "Run on another device than --device.", metavar="NAME|FILE", shell_complete=complete_device)
 @option("--independent", "Assume that steps need nothing of each other and can be cut.", is_flag=True)
 @option("--output -o", "Write the schedule with all of the changes to this file, or with --as its program.", FILE)
-@option(
-    "--as language",
-    "Write the pipeline with the changes, in this language, of a program whose steps repeat.",
-    one_of(LANGUAGES),
-)
+@option("--as language", "Write the pipeline with the changes in this language.", one_of(LANGUAGES))
 @timeline_options
 @page_option
 @format_options

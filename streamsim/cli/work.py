@@ -84,19 +84,15 @@ ALONE = "needs a single program; give one, and one value of each option, or leav
 
 which_layers = all_of(
     option("--layers", "A model's layers, a TOML file, in place of a workload.", FILE),
-    option(
-        "--passes", "With --layers: number of passes over all layers. Default: the number in the layers file.", COUNT
-    ),
+    option("--passes", "With --layers: passes over all layers. Default: what the layers file says.", COUNT),
     option(
         "--direction",
-        "With --layers: forward passes, from the first layer to the last; backward passes, from the last to the"
-        " first; or both in each pass, as a training step. Default: the direction in the layers file.",
+        "With --layers: forward or backward passes, or both, as a training step. Default: what the layers file says.",
         one_of(DIRECTIONS),
     ),
     option(
         "--reserve",
-        "With --layers: memory on the card for the CUDA context and activations, such as 2GiB. Default of best: a"
-        " tenth of the memory.",
+        "With --layers: memory on the card for other things, such as 2GiB. Default of best: a tenth of the memory.",
         Quantity("size", partial(parse_bytes, least=0)),
     ),
 )
