@@ -8,13 +8,12 @@ from functools import partial
 from itertools import groupby
 from typing import NamedTuple
 
-from streamsim.code.plans import FLOAT_BYTES, ONCE, Array, ChunkKernels, CodePlan, Cut, KernelCall, TimedKernels
+from streamsim.code.plans import FLOAT_BYTES, ONCE, Array, ChunkKernels, Cut, KernelCall, Plan
 from streamsim.code.steps import StepWriter
 from streamsim.errors import InputError
 from streamsim.program import (
     ALIGN_BYTES,
     PREFETCH_BUFFERS,
-    ChunkLoop,
     Config,
     Direction,
     HostMemory,
@@ -31,76 +30,6 @@ class _Array(NamedTuple):
     name: str
     floats: int
     unit: int
-
-
-class _Arrays:
-    """The arrays of a workload, and how each is cut. Raises InputError for bytes that are not whole floats."""
-
-    def __init__(self, workload: Workload, config: Config) -> None:
-        unit = 0 if workload.elements else ALIGN_BYTES // FLOAT_BYTES
-        self.inputs = _named("x", "h2d", workload.inputs, workload.elements or 1, unit)
-        self.outputs = _named("y", "d2h", workload.outputs, workload.elements or 1, unit)
-        self.tables = _named("w", "h2d_once", workload.h2d_once, 1, 1)
-        self.once = _named(ONCE, "d2h_once", workload.d2h_once, 1, ALIGN_BYTES // FLOAT_BYTES)
-        self.targets = [*self.outputs, *self.once] or self.inputs[-1:]
-        if workload.kernels and not self.targets:
-            raise InputError("kernels: the program needs an array that they work on; give --h2d or --d2h")
-        self.resident = [self.targets[0]._replace(name="x")] if workload.kernels and not self.inputs else []
-        self.sources = self.inputs or self.resident
-        self.in_rings = [] if config.slots is None else [*self.inputs, *self.outputs]
-        whole = [*self.inputs, *self.outputs, *self.resident]
-        self.cut = [*whole, *(self.once if workload.kernels else ())]
-        never_empty = self.cut if self.resident else whole
-        self.most_chunks = min((-(-array.floats // array.unit) for array in never_empty), default=1)
-        self.has_one_cut = len({array[1:] for array in self.cut}) == 1
-        coming, going = [*self.inputs, *self.tables], [*self.outputs, *self.once]
-        arrays = [*coming, *going, *self.resident]
-        has_one_size = len({array.floats for array in arrays}) == 1
-        self.size_of = {a.name: "SIZE" if has_one_size else f"SIZE_{a.name.upper()}" for a in arrays}
-        self.sizes = {self.size_of[array.name]: array.floats for array in arrays}
-        place: HostMemory = "pageable" if config.is_pageable else "pinned"
-        self.memory = (
-            *(Array(f"h_{a.name}", place, self.size_of[a.name], "random") for a in coming),
-            *(Array(f"h_{a.name}", place, self.size_of[a.name], "nothing") for a in going),
-            *map(self._on_card, [*coming, *going]),
-            *(Array(f"d_{a.name}", "device", self.size_of[a.name], "resident") for a in self.resident),
-        )
-
-    def _on_card(self, array: _Array) -> Array:
-        is_ring = array in self.in_rings
-        size = f"{self.part(array)}[0].stop" if is_ring else self.size_of[array.name]
-        return Array(f"d_{array.name}", "device", size, "nothing", is_ring)
-
-    def cuts(self) -> tuple[Cut, ...]:
-        """Return how the arrays are cut, or only the first one if all are cut alike."""
-        cut = self.cut[:1] if self.has_one_cut else self.cut
-        return tuple(Cut(self.part(array), self.size_of[array.name], array.unit) for array in cut)
-
-    def part(self, array: _Array, name: str = "part") -> str:
-        """Return the name of the array's chunks, or of their heads of buffers."""
-        return name if self.has_one_cut else f"{name}_{array.name}"
-
-    def on_host(self, array: _Array, chunk: str) -> str:
-        """Return a chunk of an array on the host."""
-        return f"h_{array.name}[{self.part(array)}[{chunk}]]"
-
-    def on_card(self, array: _Array, chunk: str) -> str:
-        """Return a chunk of an array on the card; of a table, the whole."""
-        if array in self.tables:
-            return f"d_{array.name}"
-        if array in self.in_rings:
-            return f"d_{array.name}[{chunk} % buffers][{self.part(array, 'head')}[{chunk}]]"
-        return f"d_{array.name}[{self.part(array)}[{chunk}]]"
-
-    def kernels(self, workload: Workload) -> ChunkKernels:
-        each_s = [kernel.launch_s(workload.work) if kernel.is_timed else 0.0 for kernel in workload.kernels]
-        calls = tuple(
-            KernelCall(kernel.launches, _words(kernel), one_s / max(each_s) if all(each_s) else 1.0)
-            for kernel, one_s in zip(workload.kernels, each_s, strict=True)
-        )
-        some = self.sources, self.tables, self.targets
-        sources, tables, targets = (tuple(array.name for array in arrays) for arrays in some)
-        return ChunkKernels(calls, sources, tables, targets, len({a[1:] for a in (*self.sources, *self.targets)}) == 1)
 
 
 def _named(letter: str, field: str, sizes: Sequence[int], elements: int, unit: int) -> list[_Array]:
@@ -122,74 +51,113 @@ def _words(kernel: WorkloadKernel) -> str:
     return shown if kernel.duration_s is None else f"{shown}: {format_seconds(kernel.duration_s)} in all"
 
 
-def plan_of(workload: Workload, config: Config) -> CodePlan:
-    """Return the plan of a workload's program. Raises InputError for a workload that no such program can run."""
-    config.check(workload)  # the errors of predict are errors here, too
-    arrays = _Arrays(workload, config)
-    if config.chunks > arrays.most_chunks:
-        raise InputError(
-            f"chunks = {config.chunks}: an array has pieces for {arrays.most_chunks} chunks only, and in a program each"
-            " chunk has a piece of every array; use fewer, or --h2d-once, --d2h-once for a small array"
-        )
-    defaults = {"chunks": config.chunks}
-    if not config.own_streams:
-        defaults["streams"] = config.streams
-    if config.slots is not None:
-        defaults["buffers"] = config.buffers or PREFETCH_BUFFERS
-    issued = _Issued(arrays, config.loop(workload), config.is_blocking, workload)
-    return CodePlan(
-        title=config.pattern,
-        is_graph=config.launch == "graph",
-        defaults=defaults,
-        sizes=arrays.sizes,
-        memory=arrays.memory,
-        cuts=arrays.cuts(),
-        kernels=arrays.kernels(workload) if workload.kernels else None,
-        events=issued.events(),
-        issue=issued.steps,
-        results=tuple(f"h_{a.name}" for a in (*arrays.outputs, *arrays.once))
-        or tuple(f"d_{a.name}" for a in (*arrays.inputs, *arrays.tables)),
-        most_chunks=arrays.most_chunks,
-        streams=config.own_streams,
-        has_host_work=workload.has_host_work,
-        timed_kernels=issued.timed_kernels(workload),
-    )
+class LoopPlan(Plan):
+    """The program of a workload, cut and issued as a configuration says.
 
+    Raises InputError for a workload that no such program can run, also for bytes that are not whole floats.
+    """
 
-class _Issued:
-    """The calls of a loop, as steps of a language."""
-
-    def __init__(self, arrays: _Arrays, loop: ChunkLoop, is_blocking: bool, workload: Workload) -> None:
-        self._arrays, self._loop, self._is_blocking = arrays, loop, is_blocking
+    def __init__(self, workload: Workload, config: Config) -> None:
+        config.check(workload)  # the errors of predict are errors here, too
+        self._take_arrays(workload, config)
+        if config.chunks > self.most_chunks:
+            raise InputError(
+                f"chunks = {config.chunks}: an array has pieces for {self.most_chunks} chunks only, and in a program"
+                " each chunk has a piece of every array; use fewer, or --h2d-once, --d2h-once for a small array"
+            )
+        self.title, self.is_graph = config.pattern, config.launch == "graph"
+        self.defaults = {"chunks": config.chunks}
+        if not config.own_streams:
+            self.defaults["streams"] = config.streams
+        if config.slots is not None:
+            self.defaults["buffers"] = config.buffers or PREFETCH_BUFFERS
+        self.streams, self.has_host_work = config.own_streams, workload.has_host_work
+        self.kernels = self._chunk_kernels(workload) if workload.kernels else None
+        if all(kernel.is_timed for kernel in workload.kernels):
+            self.kernels_s = sum(kernel.whole_s(workload.work) for kernel in workload.kernels)
         each = [repr(workload.host_work_s)] if workload.host_work_s else []
         share = [f"{workload.host_load_s!r} / chunks"] if workload.host_load_s else []
         self._work = " + ".join([*each, *share])  # of the host, before it issues a chunk: seconds
-        self._others = "" if is_blocking or loop.roles else "streams"  # the number over which chunks take turns
-
-    def events(self) -> dict[str, str]:
-        """Return the events that are recorded, and the number of each."""
+        self._loop, self._is_blocking = config.loop(workload), config.is_blocking
+        self._others = "" if self._is_blocking or self._loop.roles else "streams"  # over which chunks take turns
         recorded = {step.event for step in self._loop.steps if isinstance(step, patterns.RecordStep)}
-        found = {name: "chunks" for name in self._loop.events if name in recorded}
-        if self._arrays.tables and self._others:
-            found["loaded_once"] = ""
-        if self._arrays.once and (self._others or self._loop.ends):
-            found["ended"] = self._others
-        return found
+        self.events = {name: "chunks" for name in self._loop.events if name in recorded}
+        if self._tables and self._others:
+            self.events["loaded_once"] = ""
+        if self._once and (self._others or self._loop.ends):
+            self.events["ended"] = self._others
 
-    def timed_kernels(self, workload: Workload) -> TimedKernels | None:
-        """Return the kernels of all chunks, one chunk after another; None if the time of a kernel is unknown."""
-        if not workload.kernels or not all(kernel.is_timed for kernel in workload.kernels):
-            return None
-        seconds = sum(kernel.whole_s(workload.work) for kernel in workload.kernels)
-        return TimedKernels(self._all_kernels, seconds, "the kernels of all chunks")
+    def _take_arrays(self, workload: Workload, config: Config) -> None:
+        """Take the arrays of a workload, and how each is cut."""
+        unit = 0 if workload.elements else ALIGN_BYTES // FLOAT_BYTES
+        self._inputs = _named("x", "h2d", workload.inputs, workload.elements or 1, unit)
+        self._outputs = _named("y", "d2h", workload.outputs, workload.elements or 1, unit)
+        self._tables = _named("w", "h2d_once", workload.h2d_once, 1, 1)
+        self._once = _named(ONCE, "d2h_once", workload.d2h_once, 1, ALIGN_BYTES // FLOAT_BYTES)
+        self._targets = [*self._outputs, *self._once] or self._inputs[-1:]
+        if workload.kernels and not self._targets:
+            raise InputError("kernels: the program needs an array that they work on; give --h2d or --d2h")
+        resident = [self._targets[0]._replace(name="x")] if workload.kernels and not self._inputs else []
+        self._sources = self._inputs or resident
+        self._in_rings = [] if config.slots is None else [*self._inputs, *self._outputs]
+        whole = [*self._inputs, *self._outputs, *resident]
+        cut = [*whole, *(self._once if workload.kernels else ())]
+        self.most_chunks = min((-(-a.floats // a.unit) for a in (cut if resident else whole)), default=1)
+        self._has_one_cut = len({array[1:] for array in cut}) == 1
+        coming, going = [*self._inputs, *self._tables], [*self._outputs, *self._once]
+        arrays = [*coming, *going, *resident]
+        has_one_size = len({array.floats for array in arrays}) == 1
+        size_of = {a.name: "SIZE" if has_one_size else f"SIZE_{a.name.upper()}" for a in arrays}
+        self.sizes = {size_of[array.name]: array.floats for array in arrays}
+        self.cuts = tuple(Cut(self._part(a), size_of[a.name], a.unit) for a in (cut[:1] if self._has_one_cut else cut))
+        place: HostMemory = "pageable" if config.is_pageable else "pinned"
+        on_card = [
+            Array(f"d_{a.name}", "device", f"{self._part(a)}[0].stop", "nothing", is_ring=True)
+            if a in self._in_rings
+            else Array(f"d_{a.name}", "device", size_of[a.name], "nothing")
+            for a in (*coming, *going)
+        ]
+        self.memory = (
+            *(Array(f"h_{a.name}", place, size_of[a.name], "random") for a in coming),
+            *(Array(f"h_{a.name}", place, size_of[a.name], "nothing") for a in going),
+            *on_card,
+            *(Array(f"d_{a.name}", "device", size_of[a.name], "resident") for a in resident),
+        )
+        self.results = tuple(f"h_{a.name}" for a in going) or tuple(f"d_{a.name}" for a in coming)
 
-    def _all_kernels(self, to: StepWriter) -> list[str]:
+    def _part(self, array: _Array, name: str = "part") -> str:
+        """Return the name of the array's chunks, or of their heads of buffers."""
+        return name if self._has_one_cut else f"{name}_{array.name}"
+
+    def _on_host(self, array: _Array, chunk: str) -> str:
+        return f"h_{array.name}[{self._part(array)}[{chunk}]]"
+
+    def _on_card(self, array: _Array, chunk: str) -> str:
+        """Return a chunk of an array on the card; of a table, the whole."""
+        if array in self._tables:
+            return f"d_{array.name}"
+        if array in self._in_rings:
+            return f"d_{array.name}[{chunk} % buffers][{self._part(array, 'head')}[{chunk}]]"
+        return f"d_{array.name}[{self._part(array)}[{chunk}]]"
+
+    def _chunk_kernels(self, workload: Workload) -> ChunkKernels:
+        each_s = [kernel.launch_s(workload.work) if kernel.is_timed else 0.0 for kernel in workload.kernels]
+        calls = tuple(
+            KernelCall(kernel.launches, _words(kernel), one_s / max(each_s) if all(each_s) else 1.0)
+            for kernel, one_s in zip(workload.kernels, each_s, strict=True)
+        )
+        some = self._sources, self._tables, self._targets
+        sources, tables, targets = (tuple(array.name for array in arrays) for arrays in some)
+        is_even = len({array[1:] for array in (*self._sources, *self._targets)}) == 1
+        return ChunkKernels(calls, sources, tables, targets, is_even)
+
+    def kernels_alone(self, to: StepWriter) -> list[str]:
         return to.within("pool[0]", to.loop("i", "chunks", self._stage(to, "run", "pool[0]", "i")))
 
     def steps(self, to: StepWriter) -> list[str]:
         """Return all calls, in order."""
         used = {step.stream for step in self._loop.steps if not isinstance(step, patterns.Prepare)}
-        used |= {0, *self._loop.ends[: bool(self._arrays.once)]}
+        used |= {0, *self._loop.ends[: bool(self._once)]}
         roles = [to.say("let", name=role, value=f"stream[{k}]") for k, role in enumerate(self._loop.roles) if k in used]
         passes = [line for bodies in self._loop.passes for line in self._pass(to, bodies)]
         return [*roles, *self._once_in(to), *passes, *self._once_out(to)]
@@ -239,13 +207,12 @@ class _Issued:
 
     def _stage(self, to: StepWriter, stage: patterns.Stage, stream: str, chunk: str) -> list[str]:
         """Return the calls of a stage of a chunk."""
-        arrays = self._arrays
         if stage == "run":
-            pieces = dict.fromkeys(arrays.on_card(a, chunk) for a in (*arrays.sources, *arrays.tables, *arrays.targets))
+            pieces = dict.fromkeys(self._on_card(a, chunk) for a in (*self._sources, *self._tables, *self._targets))
             return [to.say("kernels", pieces=", ".join(pieces), stream=stream)]
         direction: Direction = "h2d" if stage == "copy in" else "d2h"
-        copied = arrays.inputs if stage == "copy in" else arrays.outputs
-        pairs = [(arrays.on_card(array, chunk), arrays.on_host(array, chunk)) for array in copied]
+        copied = self._inputs if stage == "copy in" else self._outputs
+        pairs = [(self._on_card(array, chunk), self._on_host(array, chunk)) for array in copied]
         return [line for pair in pairs for line in to.copy(direction, *pair, stream, self._is_blocking)]
 
     def _copies_once(self, to: StepWriter, direction: Direction, arrays: Sequence[_Array], number: int) -> list[str]:
@@ -255,9 +222,9 @@ class _Issued:
 
     def _once_in(self, to: StepWriter) -> list[str]:
         """Return the copies of the tables in the first stream, and the waits of the other streams."""
-        if not self._arrays.tables:
+        if not self._tables:
             return []
-        lines = self._copies_once(to, "h2d", self._arrays.tables, 0)
+        lines = self._copies_once(to, "h2d", self._tables, 0)
         if self._others:
             lines += to.when(["streams > 1"], [to.say("record", event="loaded_once", stream="stream[0]")])
             lines += to.loop("k", self._others, [to.say("wait", event="loaded_once", stream="stream[k]")], first="1")
@@ -265,7 +232,7 @@ class _Issued:
 
     def _once_out(self, to: StepWriter) -> list[str]:
         """Return the waits of the first stream for the others, and the copies of arrays that go back once."""
-        if not self._arrays.once:
+        if not self._once:
             return []
         first, *others = self._loop.ends or (0,)
 
@@ -275,4 +242,4 @@ class _Issued:
 
         lines = to.loop("k", self._others, joined("ended[k]", "stream[k]"), first="1") if self._others else []
         lines += [line for other in others for line in joined("ended", self._stream(other))]
-        return [*lines, *self._copies_once(to, "d2h", self._arrays.once, first)]
+        return [*lines, *self._copies_once(to, "d2h", self._once, first)]

@@ -4,7 +4,7 @@ Expressions, such as ``i - buffers``, and pieces of arrays, such as ``d_x[part[i
 language. Sizes are in floats, because all arrays of these programs hold floats.
 """
 
-from collections.abc import Callable
+from abc import ABC, abstractmethod
 from typing import Literal, NamedTuple, get_args
 
 from streamsim.code.steps import StepWriter
@@ -25,9 +25,6 @@ def language_of(front_end: str) -> Language | None:
     """Return the language of programs in a front end; None if there is none."""
     wanted = COMPILED if front_end == CALLS else front_end
     return next((language for language, name in FRONT_END_OF.items() if name == wanted), None)
-
-
-Issue = Callable[[StepWriter], list[str]]  # writes steps in a language
 
 
 class Array(NamedTuple):
@@ -94,28 +91,17 @@ class ChunkKernels(NamedTuple):
         return tuple(dict.fromkeys((*self.sources, *self.tables, *self.targets)))
 
 
-class TimedKernels(NamedTuple):
-    """Kernels whose time is known: what ``issue`` launches takes ``seconds`` alone on the card, in the first stream.
-
-    ``words``: a description of these launches.
-    """
-
-    issue: Issue
-    seconds: float
-    words: str
-
-
-class CodePlan(NamedTuple):
+class Plan(ABC):
     """The plan of a whole program.
 
     - ``title``: a description. ``defaults``: the arguments of the program, and their default values.
     - ``sizes``: names of numbers of floats. ``cuts``: of arrays, if the program has chunks; otherwise it is a schedule.
     - ``events``: their names, and the number of each ("" for one).
-    - ``issue``: its calls, without the last synchronisation of the card.
     - ``results``: the arrays that are compared. ``most_chunks``: the most chunks into which each array can be cut.
     - ``streams``: the number of streams, if the user cannot choose it, else 0. ``kinds``: the kinds of a schedule's
       streams, "legacy" for the legacy default stream.
-    - ``timed_kernels``: launches from which the program finds the rounds of its stand-in; None: no time is known.
+    - ``kernels_s``: the seconds of :meth:`kernels_alone`, in ``kernels_words``, alone on the card. From it the program
+      finds the rounds of its stand-in. 0: no time is known.
     """
 
     title: str
@@ -124,15 +110,23 @@ class CodePlan(NamedTuple):
     sizes: dict[str, int]
     memory: tuple[Array, ...]
     kernels: ChunkKernels | None
-    timed_kernels: TimedKernels | None
     events: dict[str, str]
-    issue: Issue
     results: tuple[str, ...]
     has_host_work: bool
     streams: int
     kinds: tuple[str, ...] = ("non-blocking",)
     cuts: tuple[Cut, ...] = ()
-    most_chunks: int = 0
+    most_chunks = 0
+    kernels_s = 0.0
+    kernels_words = "the kernels of all chunks"
+
+    @abstractmethod
+    def steps(self, to: StepWriter) -> list[str]:
+        """Return all calls in a language, in order, without the last synchronisation of the card."""
+
+    @abstractmethod
+    def kernels_alone(self, to: StepWriter) -> list[str]:
+        """Return launches of kernels in the first stream."""
 
     @property
     def is_pattern(self) -> bool:

@@ -62,13 +62,6 @@ def measure_clock():
     CYCLES_PER_S = 1e8 / (begin.elapsed_time(end) / 1e3)
 
 $prefetcher
-def begin_of_step():
-    """An event where the next step begins on the card."""
-    event = torch.cuda.Event(enable_timing=True)
-    event.record()
-    return event
-
-
 def epoch(loader):
     """Run a step on each batch. Return seconds from step to step on the card, without the first half of the steps."""
     begins = []
@@ -116,13 +109,15 @@ _PREFETCHED = """\
     batches.fetch()
     while batches.batch is not None:
         batch = batches.take()
-        begins.append(begin_of_step())
+        begins.append(torch.cuda.Event(enable_timing=True))
+        begins[-1].record()
         loss = step(batch)
         batches.fetch()$loss"""
 _IN_TURN = """\
     for batch in loader:
         batch = batch.to("cuda"$non_blocking)
-        begins.append(begin_of_step())
+        begins.append(torch.cuda.Event(enable_timing=True))
+        begins[-1].record()
         loss = step(batch)$loss"""
 
 

@@ -5,11 +5,11 @@ from collections.abc import Callable
 
 from streamsim import transform
 from streamsim.code import templates
-from streamsim.code.loops import plan_of
-from streamsim.code.plans import LANGUAGES, ROUNDS_UNTIMED, VERIFIED, Array, ChunkKernels, CodePlan, Language
+from streamsim.code.loops import LoopPlan
+from streamsim.code.plans import LANGUAGES, ROUNDS_UNTIMED, VERIFIED, Array, ChunkKernels, Language, Plan
 from streamsim.code.steps import CUDA, CUPY, CUPY_GRAPH, PYTORCH, Phrases, StepWriter
 from streamsim.code.templates import Parts
-from streamsim.code.written_out import plan_of_schedule
+from streamsim.code.written_out import SchedulePlan
 from streamsim.errors import InputError, check_choice
 from streamsim.program import Config, Schedule, Workload
 
@@ -23,13 +23,13 @@ class Writer(StepWriter, ABC):
     name: str  # of the language
     template: str
 
-    def __init__(self, plan: CodePlan, phrases: Phrases) -> None:
+    def __init__(self, plan: Plan, phrases: Phrases) -> None:
         super().__init__(phrases)
-        self.plan, self.timed = plan, plan.timed_kernels
+        self.plan = plan
         self.number = "streams" if "streams" in plan.defaults else str(plan.streams)
         has_fixed_streams = plan.is_pattern and "streams" not in plan.defaults
         self.found = self.say("fixed streams", number=self.number) if has_fixed_streams else ""
-        rounds = self.say("unknown rounds") if self.timed else str(ROUNDS_UNTIMED)
+        rounds = self.say("unknown rounds") if plan.kernels_s else str(ROUNDS_UNTIMED)
         self.defaults: dict[str, object] = {**plan.defaults, "repeat": 10} | ({"work": rounds} if plan.kernels else {})
 
     def text(self) -> str:
@@ -49,13 +49,13 @@ class Writer(StepWriter, ABC):
         return f"{self.say('comment')} {line}"
 
     def _common_parts(self) -> Parts:
-        plan, timed, say = self.plan, self.timed, self.say
+        plan, say = self.plan, self.say
         what = "Copies in, kernels and copies out, {}" if plan.is_pattern else "Copies and kernels, call by call: {}"
         measures = "The program measures it at its start: without --work it takes about KERNELS_S."
         return {
             "summary": what.format(plan.title),
             "constants": self._constants(),
-            "measured": [self.said(measures)] if timed else [],
+            "measured": [self.said(measures)] if plan.kernels_s else [],
             "launches": self.launches(plan.kernels) if plan.kernels else [],
             "cuts": self._cuts(),
             "memory": [line for array in plan.memory for line in self._made(array)],
@@ -63,9 +63,9 @@ class Writer(StepWriter, ABC):
                 say("let", name=name, value=say("events" if number else "event", number=number))
                 for name, number in plan.events.items()
             ],
-            "issue": plan.issue(self),
+            "issue": plan.steps(self),
             "fresh": [line for array in plan.memory for line in self._fresh(array)],
-            "kernels_alone": timed.issue(self) if timed else [],
+            "kernels_alone": plan.kernels_alone(self) if plan.kernels_s else [],
             "number": self.number,
             "verified": str(VERIFIED),
             "found": self.found,
@@ -77,9 +77,9 @@ class Writer(StepWriter, ABC):
     def _constants(self) -> list[str]:
         sizes = [self.say("constant", name=name, value=floats) for name, floats in self.plan.sizes.items()]
         lines = [self.said("Floats of arrays."), *sizes] if sizes else []
-        if self.timed:
-            seconds = self.say("constant", name="KERNELS_S", value=f"{self.timed.seconds:.6g}")
-            lines += [self.said(f"Seconds of {self.timed.words}."), seconds]
+        if self.plan.kernels_s:
+            seconds = self.say("constant", name="KERNELS_S", value=f"{self.plan.kernels_s:.6g}")
+            lines += [self.said(f"Seconds of {self.plan.kernels_words}."), seconds]
         return lines
 
     def launches(self, kernels: ChunkKernels) -> list[str]:
@@ -167,8 +167,8 @@ class PythonWriter(Writer):
             "names": ", ".join(kernels.names) if kernels else "",
             "functions": "".join(functions),
             "streams": [f"pool = [{pool}]"],
-            "rounds": templates.PYTHON_ROUNDS if self.timed else "",
-            "found": [*filter(None, (self.found, '"work": work,' * bool(self.timed)))],
+            "rounds": templates.PYTHON_ROUNDS if self.plan.kernels_s else "",
+            "found": [*filter(None, (self.found, '"work": work,' * bool(plan.kernels_s)))],
             "captured": self.captured(captured) if plan.is_graph else [],
             "program": say("replay") if plan.is_graph else "pipeline, pool",
         }
@@ -183,7 +183,7 @@ class CuPyWriter(PythonWriter):
 
     name = "cupy"
 
-    def __init__(self, plan: CodePlan) -> None:
+    def __init__(self, plan: Plan) -> None:
         super().__init__(plan, CUPY_GRAPH if plan.is_graph else CUPY)
 
     def parts(self) -> Parts:
@@ -220,7 +220,7 @@ class PyTorchWriter(PythonWriter):
 
     name = "pytorch"
 
-    def __init__(self, plan: CodePlan) -> None:
+    def __init__(self, plan: Plan) -> None:
         streams, chunks = plan.defaults.get("streams", len(plan.kinds)), plan.defaults.get("chunks", 1)
         least = min((-(-plan.sizes[cut.size] // cut.unit) for cut in plan.cuts), default=chunks)
         kernels = plan.kernels
@@ -239,8 +239,9 @@ class PyTorchWriter(PythonWriter):
         for words in (words for words, is_so in refused.items() if is_so):
             raise InputError(f"{words}; write it --as cupy")
         if kernels and read > 1 and sum(call.launches for call in kernels.calls) == 1:
-            plan = plan._replace(timed_kernels=None)  # its only operation has no rounds
-        super().__init__(plan._replace(most_chunks=min(plan.most_chunks, least)), PYTORCH)
+            plan.kernels_s = 0.0  # its only operation has no rounds
+        plan.most_chunks = min(plan.most_chunks, least)
+        super().__init__(plan, PYTORCH)
 
     def parts(self) -> Parts:
         stand_in = ["stand_in = torch.special.legendre_polynomial_p"]
@@ -272,7 +273,7 @@ class CudaWriter(Writer):
     name = "cuda-c++"
     template = templates.CUDA_PROGRAM
 
-    def __init__(self, plan: CodePlan) -> None:
+    def __init__(self, plan: Plan) -> None:
         super().__init__(plan, CUDA)
 
     def launched(self, kernels: ChunkKernels, k: int, is_first: bool) -> str:
@@ -295,7 +296,7 @@ class CudaWriter(Writer):
             "known": str(len(self.defaults)),
             "arguments": [f'int {name} = given["--{name}"];' for name in self.defaults],
             "streams": self._streams(plan.kinds),
-            "rounds": templates.CUDA_ROUNDS if self.timed else "",
+            "rounds": templates.CUDA_ROUNDS if self.plan.kernels_s else "",
             "captured": templates.CUDA_GRAPH if plan.is_graph else "",
             "program": "Check(cudaGraphLaunch(run, pool[0]))" if plan.is_graph else "pipeline(pool)",
         }
@@ -322,14 +323,14 @@ class CudaWriter(Writer):
 # The door
 
 
-WRITERS: dict[Language, Callable[[CodePlan], Writer]] = {
+WRITERS: dict[Language, Callable[[Plan], Writer]] = {
     "cupy": CuPyWriter,
     "pytorch": PyTorchWriter,
     "cuda-c++": CudaWriter,
 }
 
 
-def _written(plan: CodePlan, language: Language) -> str:
+def _written(plan: Plan, language: Language) -> str:
     check_choice("language", language, LANGUAGES)
     return WRITERS[language](plan).text()
 
@@ -340,12 +341,12 @@ def code_of(workload: Workload, config: Config, language: Language) -> str:
     The program takes other numbers of chunks, streams and buffers as arguments, and prints its wall times as JSON.
     Raises InputError for a workload or a configuration that the language cannot express.
     """
-    return _written(plan_of(workload.in_chunks(config.chunks), config), language)
+    return _written(LoopPlan(workload.in_chunks(config.chunks), config), language)
 
 
 def code_of_schedule(schedule: Schedule, language: Language) -> str:
     """Return the source of a program that makes the calls of ``schedule`` one by one. Raises InputError if none can."""
-    return _written(plan_of_schedule(schedule), language)
+    return _written(SchedulePlan(schedule), language)
 
 
 def code_of_steps(schedule: Schedule, language: Language, depth: int = 0) -> str:

@@ -4,7 +4,7 @@ import re
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from streamsim.code.plans import FLOAT_BYTES, Array, ChunkKernels, CodePlan, KernelCall, TimedKernels
+from streamsim.code.plans import FLOAT_BYTES, Array, ChunkKernels, KernelCall, Plan
 from streamsim.code.steps import StepWriter
 from streamsim.errors import InputError
 from streamsim.program import (
@@ -41,23 +41,39 @@ class _Piece(NamedTuple):
     floats: int
 
 
-class _Written:
-    """The program of ``ops``. Raises InputError naming an op that cannot be written."""
+class SchedulePlan(Plan):
+    """The program that makes the calls of ``schedule`` one by one. Raises InputError naming an op that none can."""
 
-    def __init__(self, schedule: Schedule, ops: list[Op]) -> None:
-        self.schedule, self.ops = schedule, ops
-        self.has_legacy = any(op.stream == LEGACY_STREAM for op in schedule.ops)
-        self.memory: dict[str, Array] = {}
-        self.written: dict[str, None] = {}  # host buffers that copies write, by first use
-        self.computed: dict[str, None] = {}  # device buffers that something writes
+    kernels_words = f"the longest launch for its floats, {LAUNCHES_TIMED} times"
+
+    def __init__(self, schedule: Schedule) -> None:
+        self.schedule, self.ops = schedule, _written_ops(schedule)
+        self.is_graph, self.defaults, self.sizes = schedule.launch == "graph", {}, {}
+        self.title = re.sub(r"[^A-Za-z0-9 .,=_-]+", " ", schedule.name).strip()[:40] or "a schedule"
+        self.has_host_work = any(isinstance(op, HostWork) for op in self.ops)
+        self.kernels = KERNELS if any(isinstance(op, Kernel) for op in self.ops) else None
+        self.events = {"event": str(schedule.events)} if schedule.events else {}
+        self._has_legacy = any(op.stream == LEGACY_STREAM for op in schedule.ops)
+        self.streams = len(schedule.streams) + self._has_legacy
+        self.kinds = ("legacy",) * self._has_legacy + tuple(schedule.streams)
+        self._memory: dict[str, Array] = {}
+        written: dict[str, None] = {}  # host buffers that copies write, by first use
+        computed: dict[str, None] = {}  # device buffers that something writes
         self._own = dict.fromkeys(OWN, 0)  # floats of each direction so far
         self._names = self._buffers()
-        self._pieces = [self._checked(i, op) for i, op in enumerate(ops)]  # of a copy, card and host; of a kernel, both
-        self._seconds = {i: op.duration_s or 0.0 for i, op in enumerate(ops) if isinstance(op, Kernel)}
-        paces = {i: seconds / self._pieces[i][1].floats for i, seconds in self._seconds.items()}
-        self._longest = max(paces, key=paces.__getitem__, default=-1)  # the launch with most rounds
-        self.is_timed = bool(paces) and all(paces.values())
-        self._weights = {i: pace / paces[self._longest] if self.is_timed else 1.0 for i, pace in paces.items()}
+        # Of a copy, card and host; of a kernel, both.
+        self._pieces = [self._checked(i, op, written, computed) for i, op in enumerate(self.ops)]
+        self.memory, self.results = tuple(self._memory.values()), tuple(written or computed)
+        self._paces = {  # seconds for a float
+            i: (op.duration_s or 0.0) / self._pieces[i][1].floats
+            for i, op in enumerate(self.ops)
+            if isinstance(op, Kernel)
+        }
+        self._longest = max(self._paces, key=self._paces.__getitem__, default=-1)  # the launch with most rounds
+        if self._paces and all(self._paces.values()):
+            longest = self.ops[self._longest]
+            assert isinstance(longest, Kernel)
+            self.kernels_s = LAUNCHES_TIMED * (longest.duration_s or 0.0)
 
     def _buffers(self) -> dict[str, str]:
         """Return the names of the buffers in the program, and declare their memory."""
@@ -67,16 +83,16 @@ class _Written:
             prefix = "d_" if buffer.memory == "device" else "h_"
             name = re.sub(r"[^a-z0-9]+", "_", buffer.name.lower()).strip("_").removeprefix(prefix)[:LONGEST_NAME]
             name = prefix + (name or "buffer")
-            if name in self.memory or name in OWN_NAMES:
+            if name in self._memory or name in OWN_NAMES:
                 name += f"_{k}"
             start: Any = "nothing" if buffer.memory == "device" else "random" if buffer.name in sent else "blank"
             names[buffer.name] = name
             floats = _floats(f"buffers[{k}].bytes", buffer.bytes)
-            self.memory[name] = Array(name, buffer.memory, str(floats), start)
+            self._memory[name] = Array(name, buffer.memory, str(floats), start)
         return names
 
-    def _checked(self, i: int, op: Op) -> tuple[_Piece, ...]:
-        """Return the pieces of a copy or a kernel, and note what it writes."""
+    def _checked(self, i: int, op: Op, written: dict[str, None], computed: dict[str, None]) -> tuple[_Piece, ...]:
+        """Return the pieces of a copy or a kernel, and note the buffers that it writes."""
         if op.card or op.thread:
             raise InputError(f"ops[{i}]: a program is for one card and one host thread; give card and thread 0")
         if isinstance(op, WaitThread):
@@ -84,11 +100,11 @@ class _Written:
         if isinstance(op, Copy):
             host, card = self._copied(i, op)
             if op.direction == "d2h":
-                self.written[host.name] = None
+                written[host.name] = None
             else:
-                self.computed[card.name] = None
+                computed[card.name] = None
             return card, host
-        return self._launched(i, op) if isinstance(op, Kernel) else ()
+        return self._launched(i, op, computed) if isinstance(op, Kernel) else ()
 
     def _piece(self, where: str, region: Region) -> _Piece:
         first, floats = (_floats(f"{where}.{field}", getattr(region, field)) for field in ("offset", "bytes"))
@@ -102,19 +118,19 @@ class _Written:
                 pieces.append(self._piece(f"ops[{i}].{side}", region))
                 continue
             self._own[op.direction] = first + floats
-            self.memory[own.name] = own._replace(size=str(first + floats))
+            self._memory[own.name] = own._replace(size=str(first + floats))
             pieces.append(_Piece(own.name, first, floats))
         return pieces
 
-    def _launched(self, i: int, op: Kernel) -> tuple[_Piece, ...]:
+    def _launched(self, i: int, op: Kernel, computed: dict[str, None]) -> tuple[_Piece, ...]:
         """Return the first region that a kernel reads and the first that it writes, both as long as the shorter."""
         scratch = _Piece(SCRATCH, 0, SCRATCH_FLOATS)
         to = self._piece(f"ops[{i}].writes[0]", op.writes[0]) if op.writes else scratch
         source = self._piece(f"ops[{i}].reads[0]", op.reads[0]) if op.reads else to
         if scratch in (to, source):
-            self.memory[SCRATCH] = Array(SCRATCH, "device", str(SCRATCH_FLOATS), "nothing")
+            self._memory[SCRATCH] = Array(SCRATCH, "device", str(SCRATCH_FLOATS), "nothing")
         if op.writes:
-            self.computed[to.name] = None
+            computed[to.name] = None
         floats = min(source.floats, to.floats)
         return source._replace(floats=floats), to._replace(floats=floats)
 
@@ -144,7 +160,8 @@ class _Written:
         one, other = (self._text(to, piece) for piece in self._pieces[i])
         if isinstance(op, Copy):
             return to.copy(op.direction, one, other, stream, op.blocking)
-        return [self._launch(to, i, stream, self._weights[i])]
+        weight = self._paces[i] / self._paces[self._longest] if self.kernels_s else 1.0
+        return [self._launch(to, i, stream, weight)]
 
     def _launch(self, to: StepWriter, i: int, stream: str, weight: float) -> str:
         source, target = (self._text(to, piece) for piece in self._pieces[i])
@@ -152,11 +169,11 @@ class _Written:
 
     def _text(self, to: StepWriter, piece: _Piece) -> str:
         name, first, floats = piece
-        is_whole = str(floats) == self.memory[name].size
+        is_whole = str(floats) == self._memory[name].size
         return name if is_whole else to.say("part", name=name, start=first, stop=first + floats)
 
     def _stream(self, number: int) -> str:
-        return f"stream[{number if self.has_legacy else number - 1}]"
+        return f"stream[{number if self._has_legacy else number - 1}]"
 
     def _call(self, to: StepWriter, op: Op) -> str:
         """Return an op that is no copy and no kernel."""
@@ -173,15 +190,7 @@ class _Written:
                 return to.say("synchronise event", name=f"event[{event}]")
         return to.say("synchronise")
 
-    def timed_kernels(self) -> TimedKernels | None:
-        """Return the launch that sets the rounds, some times; None if the time of a kernel is unknown."""
-        if not self.is_timed:
-            return None
-        seconds = LAUNCHES_TIMED * self._seconds[self._longest]
-        words = f"the longest launch for its floats, {LAUNCHES_TIMED} times"
-        return TimedKernels(self._longest_alone, seconds, words)
-
-    def _longest_alone(self, to: StepWriter) -> list[str]:
+    def kernels_alone(self, to: StepWriter) -> list[str]:
         launch = self._launch(to, self._longest, "pool[0]", 1.0)
         return to.within("pool[0]", to.loop("_", str(LAUNCHES_TIMED), [launch]))
 
@@ -192,11 +201,11 @@ def _floats(where: str, n_bytes: int) -> int:
     return n_bytes // FLOAT_BYTES
 
 
-def plan_of_schedule(schedule: Schedule) -> CodePlan:
-    """Return the plan of a program with the calls of ``schedule`` one by one. Raises InputError if none can."""
+def _written_ops(schedule: Schedule) -> list[Op]:
+    """Return the ops but for the last synchronisations: the program waits for the card at its end."""
     ops = list(schedule.ops)
     while ops and isinstance(ops[-1], Synchronize) and (schedule.launch == "graph" or ops[-1] == Synchronize()):
-        ops.pop()  # the program waits for the card at its end
+        ops.pop()
     if len(ops) > MOST_OPS:
         raise InputError(
             f"ops: {len(ops)} calls written out are no program to read (at most {MOST_OPS}); give the options of"
@@ -204,20 +213,4 @@ def plan_of_schedule(schedule: Schedule) -> CodePlan:
         )
     if not any(isinstance(op, Copy | Kernel) for op in ops):
         raise InputError("ops: nothing is copied or run; a program needs a copy or a kernel")
-    written = _Written(schedule, ops)
-    title = re.sub(r"[^A-Za-z0-9 .,=_-]+", " ", schedule.name).strip()[:40]
-    return CodePlan(
-        title=title or "a schedule",
-        is_graph=schedule.launch == "graph",
-        defaults={},
-        sizes={},
-        memory=tuple(written.memory.values()),
-        kernels=KERNELS if any(isinstance(op, Kernel) for op in ops) else None,
-        events={"event": str(schedule.events)} if schedule.events else {},
-        issue=written.steps,
-        results=tuple(written.written or written.computed),
-        streams=len(schedule.streams) + written.has_legacy,
-        kinds=("legacy",) * written.has_legacy + tuple(schedule.streams),
-        has_host_work=any(isinstance(op, HostWork) for op in ops),
-        timed_kernels=written.timed_kernels(),
-    )
+    return ops
