@@ -14,7 +14,7 @@ import pytest
 from effort import examples
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from made_recordings import call, copy, kernel, kineto, pipeline, span
+from made_recordings import kernel, kineto, pipeline, span
 
 from streamsim.cli import main
 from streamsim.device import load_device, parse_device, write_device
@@ -26,7 +26,6 @@ from streamsim.program import (
     Kernel,
     Layer,
     Layers,
-    Op,
     Region,
     Schedule,
     Synchronize,
@@ -37,12 +36,7 @@ from streamsim.program import (
 )
 
 CLIPBOARD = "\x1b]52;c;aGk=\x07"  # an OSC 52 sequence
-HOSTILE = [
-    f"{CLIPBOARD}\x1b[2J\x9b31m",
-    "a\rb\nc\td\x00\x08\x7f\u202egnp.exe",
-    "[red]a[/red][/]",
-    "=1+1",
-]
+HOSTILE = [f"{CLIPBOARD}\x1b[2J\x9b31m", "a\rb\nc\td\x00\x08\x7f\u202egnp.exe", "[red]a[/red][/]", "=1+1"]
 texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12)  # a file of JSON has no halves
 names = st.sampled_from(HOSTILE) | texts
 TABLES = (  # of each reader and each way to print
@@ -72,25 +66,11 @@ def files(name: str) -> None:
     write_toml(Layers(tuple(Layer(1 << 20, kernels, f"{layer}{n}") for n in range(3))), "layers.toml")
     buffers = Buffer(name, 1 << 20, "device"), Buffer(f"{name}h", 1 << 20, "pageable")
     there, here = Region(name, 0, 1 << 20), Region(f"{name}h", 0, 1 << 20)
-    ops: list[Op] = [
-        Copy("h2d", 1 << 20, 1, here, there),
-        Kernel(2, name, duration_s=20e-6, reads=(there,), writes=(there,)),
-        Copy("d2h", 1 << 20, 1, here, there),
-        Synchronize(),
-    ]
-    write_schedule(Schedule(tuple(ops * 2), ("non-blocking",) * 2, name=name, buffers=buffers), "schedule.json")
-    events = [
-        *pipeline(),
-        span("user_annotation", name, 0, 90),
-        span("cpu_op", name, 11, 1),
-        call(name, 30, 2, 9),
-        kernel(300, 30, 10, name=name),
-        copy(name, 400, 30, 11),
-        *(
-            {"ph": "M", "name": f"{who}_name", "pid": 420, "tid": 421, "args": {"name": name}}
-            for who in ("process", "thread")
-        ),
-    ]
+    kernel_op = Kernel(2, name, duration_s=20e-6, reads=(there,), writes=(there,))
+    ops = (Copy("h2d", 1 << 20, 1, here, there), kernel_op, Synchronize()) * 2
+    write_schedule(Schedule(ops, ("non-blocking",) * 2, name=name, buffers=buffers), "schedule.json")
+    events = [*pipeline(), span("user_annotation", name, 0, 90), kernel(300, 30, 10, name=name)]
+    events.append({"ph": "M", "name": "process_name", "pid": 420, "tid": 421, "args": {"name": name}})
     properties = [{"id": 0, "name": name, "totalGlobalMem": 1 << 30, "numSms": 4}]
     Path("trace.json").write_text(kineto(*events, deviceProperties=properties))
     Path("broken.toml").write_text(f"{json.dumps(name, ensure_ascii=True)} = 1\n")

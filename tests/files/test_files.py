@@ -1,10 +1,13 @@
 """Schedules, workloads and devices on disk: what is read is what was written, and a fault has a name."""
 
+import os
+import threading
+import time
 from pathlib import Path
 
 import msgspec
 import pytest
-from file_texts import WORKLOAD, edited, texts
+from file_texts import WORKLOAD, document, edited, texts
 from hypothesis import given
 from hypothesis import strategies as st
 from strategies import devices, make_device, schedules
@@ -30,6 +33,7 @@ from streamsim.program import (
     dump_schedule,
     parse_schedule,
     parse_workload,
+    read_schedule,
 )
 
 fractions = st.floats(1e-6, 1.0)
@@ -142,3 +146,25 @@ def test_a_profile_of_an_earlier_version_reads_as_the_same_without_what_was_reti
         text = text.replace(f"{table}\n", f"{table}\n{lines}\n")
     path.write_text(text)
     assert load_device(path) == device
+
+
+def test_a_pipe_with_a_name_is_read_however_slowly_it_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its writer says nothing before the reader's patience is at an end, and then a piece at a time."""
+    monkeypatch.setattr("streamsim.files.WRITER_S", 0.01)
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    keeps_open = os.open(path, os.O_RDWR)
+
+    def write() -> None:
+        with path.open("wb", buffering=0) as file:
+            os.close(keeps_open)
+            for piece in (document()[:1], document()[1:9], document()[9:]):
+                time.sleep(0.03)
+                file.write(piece)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    assert read_schedule(path) == parse_schedule(document())
+    writer.join()

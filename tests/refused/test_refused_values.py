@@ -6,7 +6,6 @@
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import pytest
 from layered import layers_of
@@ -17,7 +16,6 @@ from strategies import NS, d2h, h2d, kernel, link, make_device, pipeline_of, pro
 from streamsim import Workload, WorkloadKernel, load_device, simulate, sweep
 from streamsim.advice import explain, what_if
 from streamsim.analysis import interval
-from streamsim.code import code_of_layers
 from streamsim.device import (
     Device,
     KernelCost,
@@ -26,26 +24,22 @@ from streamsim.device import (
     parse_settings,
     without,
 )
-from streamsim.errors import LARGEST_BYTES
 from streamsim.program import (
     Buffer,
     Config,
     Copy,
     Kernel,
     Loop,
-    Offload,
     Program,
-    RecordEvent,
     Region,
     Schedule,
     Synchronize,
     WaitThread,
     build,
-    depth_first,
     parse_kernel,
     workload_of_sizes,
 )
-from streamsim.search import Grid, best_offload, evaluate, proposals
+from streamsim.search import Grid, best_offload, proposals
 from streamsim.transform import changes as change
 from streamsim.transform import in_pieces, steps_of
 
@@ -67,16 +61,10 @@ def schedule(*ops: object, **more: object) -> Schedule:
 
 
 SCHEDULES: Refused = [
-    (lambda: Copy("both", 4, 1), "direction...'both'"),  # type: ignore[arg-type]
-    (lambda: Copy("h2d", LARGEST_BYTES + 1, 1), f"bytes...{LARGEST_BYTES + 1}"),
-    (lambda: Copy("h2d", 4, 1, Region("host", 0, 5)), "host.bytes...5"),
-    (lambda: Kernel(1), "duration_s...None"),
     (lambda: Synchronize(stream=1, event=1), "event...1"),
-    (lambda: schedule(), "ops...[]"),
     (lambda: schedule(K, streams=("loud",)), "streams[0]...'loud'"),
     (lambda: schedule(K, buffers=(HOST, HOST)), "buffers...'host'"),
     (lambda: schedule(K, Copy("h2d", 4, 3)), "ops[1].stream...3"),
-    (lambda: schedule(RecordEvent(2, 1)), "ops[0].event...2"),
     (lambda: schedule(Copy("h2d", 4, 1, Region("nope", 0, 4))), "ops[0].host.buffer...'nope'"),
     (lambda: schedule(Copy("h2d", 4, 1, None, ON_HOST)), "ops[0].device.buffer...'host'"),
     (lambda: schedule(Copy("h2d", 60, 1, Region("host", 50, 60))), "ops[0].host...50..110"),
@@ -85,9 +73,7 @@ SCHEDULES: Refused = [
     (lambda: simulate(pipeline_of(16), "ideal"), "schedule...: expected a Schedule, such as depth_first"),  # type: ignore[arg-type]
 ]
 PATTERNS: Refused = [
-    (lambda: depth_first(pipeline_of(4), 5, 1), "chunks...5"),
     (lambda: build(Workload(64, (4,), (), (SHORT,)), chunks=20), "chunks...: 20000020 copies"),
-    (lambda: Workload(4, (0,)), "inputs[0]...0"),
     (lambda: Workload(1 << 42, (4,)), f"inputs[0] * elements...{1 << 44}"),
     (lambda: Workload(4, (), (), ()), "inputs, outputs, kernels...at least one"),
     (lambda: WorkloadKernel(duration_s=1.0, per="item", latency_s=1e-6), "per...and no other time"),
@@ -96,26 +82,16 @@ PATTERNS: Refused = [
     (lambda: workload_of_sizes([], ["1ms,9us@64Ki"]), "points...give a share"),
     (lambda: workload_of_sizes(["1MiB"], ["4ms,9us@512Ki"]), "points...4 ms for 1 and 9 us for 2 of the whole"),
     (lambda: workload_of_sizes("64"), "h2d...'64': expected a list; put it into brackets: ['64']"),
-    *(
-        (partial(parse_kernel, text), said)
-        for text, said in {
-            "fast": "kernel = 'fast'",
-            "1ms,2ms": "...two times of the whole",
-            "1ms,speed=3": "...'speed' is none of threads, latency, fill, name, launches",
-            "4ms,latency=5ms": "...latency_s = 0.005 s: a launch takes so long at least, and one of these takes 4 ms",
-            "4ms,9us@abc": "kernel part = 'abc': expected a count such as 16Mi, 4M or 4096",
-        }.items()
-    ),
+    (lambda: parse_kernel("1ms,speed=3"), "...'speed' is none of threads, latency, fill, name, launches"),
+    (lambda: parse_kernel("4ms,latency=5ms"), "...latency_s = 0.005 s: a launch takes so long at least, and one"),
 ]
 P, OTHER = Program(), Program()
 S, X, H = P.stream(), P.device("x", 64), P.pinned("h", 64)
 OTHER_X, OTHER_EVENT = OTHER.device("x", 64), OTHER.stream().record()
 BUILDER: Refused = [
     (lambda: S.wait(OTHER_EVENT), "event 0: of another program; record one in a stream of this program"),
-    (lambda: S.wait(3), "event = 3: expected an event, as record() gives it"),  # type: ignore[arg-type]
     (lambda: S.copy_in(OTHER_X, H), "to = x[0:64] (device): of another program; declare it in this program"),
     (lambda: S.kernel(1e-6, writes=[X, H]), "writes = h[0:64] (pinned): expected device memory"),
-    (lambda: S.copy_out(X, H), "to = x[0:64] (device): expected pinned or pageable memory"),
     (lambda: S.copy_in("64M"), "size = '64M': expected a size"),
     (lambda: X[60:65], "x[60:65]: expected whole numbers of bytes, the smaller first, from 0 to 64"),
     (lambda: P.device("x", 8), "name = 'x': another buffer has this name; rename one"),
@@ -124,20 +100,11 @@ BUILDER: Refused = [
 MODEL = layers_of((4, 5), (6, 3))
 
 
-def layers(*weight_bytes: int) -> Any:
-    return layers_of(*((size, 1000) for size in weight_bytes))
-
-
 LAYERS: Refused = [
-    (lambda: Offload(reserve_bytes=-1).schedule(MODEL), "reserve_bytes = -1: expected a whole number from 0"),
     (partial(best_offload, MODEL, IDEAL, 8, 3), "memory limit = 8 bytes (8 B): the largest layer...3 B are reserved"),
     (
         lambda: best_offload(MODEL, IDEAL, memory_limit_bytes=8, reserve_bytes=0, pinned_limit_bytes=5),
         "no way to place 10 B of weights fits into 8 B for weights on the card and 5 B pinned on the host; allow",
-    ),
-    (
-        lambda: code_of_layers(layers(16, 12), Offload(), "pytorch"),
-        "layer1: weight_bytes = 12: the layers",
     ),
     (lambda: Loop(batch=256, batch_bytes=154_000_000, step_s=45e-3, workers=1000), "workers"),
 ]
@@ -156,11 +123,9 @@ def settings(*texts: str) -> Device:
 NEITHER = "neither a shipped profile (" + ", ".join(device_names())
 FALL = (2e-6, 1e-6)  # a slope that would give kernels of negative time and share
 UNKNOWN = "front end = 'jax': expected one of calls, cuda-c++, cupy, pytorch, pytorch_eager"
-JAX = Workload(1 << 18, (4,), (4,), front_end="jax")
 DEVICES: Refused = [
     (lambda: replace(DEVICE, connections=33), "connections...33"),
     (lambda: replace(DEVICE, name="a,b"), "name...'a,b'"),
-    (lambda: sourced("host.coffee_s", "assumed: hot"), "sources.host.coffee_s...'assumed: hot'"),
     (lambda: sourced("host", "guessed: at night"), "sources.host...'guessed: at night'"),
     (lambda: replace(DEVICE, spread={"host.coffee_s": 0.1}), "spread.host.coffee_s...0.1"),
     (lambda: link(latency=2, duplex_latency=1), "duplex_latency_s...1e-09"),
@@ -168,22 +133,15 @@ DEVICES: Refused = [
     (lambda: without(DEVICE, "wind"), "effect = 'wind': expected one of duplex, "),
     (lambda: load_device("RTX309O"), f"device = 'RTX309O': {NEITHER}...; did you mean 'rtx3090'?"),
     *((partial(load_device, name), f"device = ...{NEITHER}") for name in ("", "no/such/t4", "\0", "1" * 5000)),
-    (lambda: load_device("nowhere/h200.toml"), "nowhere/h200.toml: cannot read it: no such file"),
     (lambda: load_device("h200:jax"), UNKNOWN),
-    (lambda: evaluate(JAX, [Config()], "h200"), UNKNOWN),
     (lambda: changed(H200, {"link.bandwidth": 16**5000}), "h2d.bandwidth_bytes_per_s = ...number from"),
     (lambda: settings("link.latency=1us", "h2d.latency=2us"), "h2d.latency_s: set twice; keep one"),
-    *(
-        (partial(settings, text), said)
-        for text, said in {
-            "h2d.__doc__=x": "'h2d.__doc__': no number or rule of a device profile",
-            "h2d.bandwith=1GB/s": "'h2d.bandwith': no number or rule of a device profile; did you mean h2d.bandwidth?",
-            "connections=4": "'connections': cannot be set here; use --connections",
-            "host.copy": "set = 'host.copy': expected NAME=VALUE such as h2d.bandwidth=51GB/s",
-            "host.copy=1us,2us": "host.copy = '1us,2us': expected one value; streamsim sweep takes several",
-            "d2h.duplex_bandwidth=9TB/s": "d2h.duplex_bandwidth_bytes_per_s = 9e+12: above bandwidth_bytes_per_s",
-        }.items()
-    ),
+    (lambda: settings("h2d.__doc__=x"), "'h2d.__doc__': no number or rule of a device profile"),
+    (lambda: settings("h2d.bandwith=1GB/s"), "'h2d.bandwith': no number or rule...; did you mean h2d.bandwidth?"),
+    (lambda: settings("connections=4"), "'connections': cannot be set here; use --connections"),
+    (lambda: settings("host.copy"), "set = 'host.copy': expected NAME=VALUE such as h2d.bandwidth=51GB/s"),
+    (lambda: settings("host.copy=1us,2us"), "host.copy = '1us,2us': expected one value; streamsim sweep takes several"),
+    (lambda: settings("d2h.duplex_bandwidth=9TB/s"), "d2h.duplex_bandwidth_bytes_per_s = 9e+12: above bandwidth_byt"),
 ]
 
 # Advice and search
@@ -206,39 +164,22 @@ ADVICE: Refused = [
         lambda: what_if(OVERWRITTEN, DEVICE, [change.order("breadth-first")]),
         "...cannot be issued breadth-first: its data needs another order",
     ),
-    *(
-        (partial(what_if, TWO_STEPS, DEVICE, [made]), f"{made.option}: nothing in the schedule shows ...--independent")
-        for made in (change.streams(2), change.chunks(4))
-    ),
+    (lambda: what_if(TWO_STEPS, DEVICE, [change.streams(2)]), "--streams 2: nothing in the schedule ...--independent"),
     (lambda: what_if(TWO_STEPS, DEVICE, [change.chunks(3)], True), "...cannot be made 3: give a multiple of 2"),
     (lambda: what_if(PAGEABLE, DEVICE, [change.graph()]), "...blocking or pageable"),
-    (lambda: interval(program(h2d(1, 10)), H200, samples=19), "samples = 19: expected"),
     (lambda: interval(program(h2d(1, 10)), H200, level=math.nan), "level = nan: expected"),
     (lambda: interval(program(h2d(1, 10)), IDEAL), NO_SPREAD),
     (lambda: explain(program(Kernel(1, "mine", 100)), IDEAL), "...no cost for it"),
 ]
-CONFIGS: dict[str, dict[str, Any]] = {
-    "order = 'random': expected one of": {"order": "random"},
-    "buffers = 2: a ring of buffers is issued depth-first": {"buffers": 2, "order": "breadth-first"},
-    "streams = 2: the order serial has 1 stream of its own": {"order": "serial", "streams": 2},
-    "launch = 'graph': pageable copies": {"memory": "pageable", "launch": "graph"},
-}
-SWEPT: dict[str, dict[str, Any]] = {
-    "chunk = 4: unknown; expected one of ": {"chunk": 4},
-    "chunks = []: expected a text, a number or a list of them": {"chunks": []},
-    "chunks = {'a': 1}: expected a text, a number or a list of them": {"chunks": {"a": 1}},
-    "scale = 'x': expected a number from 1e-09 to 1e+09": {"scale": "x"},
-    "device = 'h20o': neither a shipped profile": {"device": "h20o"},
-    "copy_engines.arbitration = 'foo': expected one of issue-order, ": {"set": "copy_engines.arbitration=foo"},
-}
 NOBODY = Workload(8, (4,), (4,), (WorkloadKernel("nobody"),))
 SEARCHES: Refused = [
-    *((partial(Config, **bad), said) for said, bad in CONFIGS.items()),
-    *((partial(sweep, pipeline_of(64), **asked), said) for said, asked in SWEPT.items()),
+    (lambda: Config("random"), "order = 'random': expected one of"),  # type: ignore[arg-type]
+    (lambda: sweep(pipeline_of(8), chunk=4), "chunk = 4: unknown; expected one of "),
+    (lambda: sweep(pipeline_of(8), chunks={"a": 1}), "chunks = {'a': 1}: expected a text, a number or a list of them"),
+    (lambda: sweep(pipeline_of(8), set="host.copy=foo"), "host.copy_s = 'foo': expected a time"),
     (lambda: sweep(pipeline_of(8), []), "devices = []: a sweep needs at least one"),
     (lambda: proposals(pipeline_of(8), [], DEVICE), "configs = []: nothing to choose from"),
     (lambda: proposals(NOBODY, [Config()], DEVICE), "kernel 'nobody' with"),
-    (lambda: Grid(chunks=(9, 5)).configs(pipeline_of(4)), "chunks = 5: an empty grid: the workload has at most 4"),
     (lambda: Grid(chunks=()), "chunks = []: an empty grid; give at least one"),
 ]
 REFUSED: Refused = [*SCHEDULES, *PATTERNS, *BUILDER, *LAYERS, *DEVICES, *ADVICE, *SEARCHES]
