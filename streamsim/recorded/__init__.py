@@ -43,12 +43,11 @@ from streamsim.recorded.summary import (
 )
 from streamsim.recorded.windows import (
     NamedSpan,
-    are_times,
     busiest_card,
-    check_window,
     named_spans,
     names_of,
     part_of,
+    times_of,
     untraced_time_s,
     window_ns,
 )

@@ -91,17 +91,17 @@ def named_spans(recording: Recording) -> list[NamedSpan]:
 
 def window_ns(recording: Recording, window: str) -> tuple[int, int]:
     """Return the begin and end of a window, in nanoseconds. Raises InputError if there is no such span."""
+    times_s = times_of(window)
+    if times_s is not None:
+        return round(times_s[0] * 1e9), round(times_s[1] * 1e9)
     name, which = name_of(recording, window)
     spans = _spans_of(recording, name)
-    if 0 < len(spans) < which:
-        raise InputError(f"--window = {shown(window)}: there are {len(spans)} of that name")
-    if len(spans):
-        first_ns, last_ns = spans[which - 1].tolist()
-        return first_ns, max(last_ns, first_ns + 1)
-    ends_s = _ends_s(window)
-    if ends_s is None:
+    if not len(spans):
         raise InputError(f"--window = {shown(window)}: no annotation has this name (--list; or times: 1ms..5ms)")
-    return round(ends_s[0] * 1e9), round(ends_s[1] * 1e9)
+    if len(spans) < which:
+        raise InputError(f"--window = {shown(window)}: there are {len(spans)} of that name")
+    first_ns, last_ns = spans[which - 1].tolist()
+    return first_ns, max(last_ns, first_ns + 1)
 
 
 def name_of(recording: Recording, window: str) -> tuple[str, int]:
@@ -116,27 +116,21 @@ def names_of(window: str) -> dict[str, int]:
     return {window: 1, **({match[1]: int(match[2])} if match else {})}
 
 
-def check_window(window: str) -> None:
-    """Raise InputError for an empty name, and for times that end before they begin."""
+def times_of(window: str) -> tuple[float, float] | None:
+    """Return the begin and end of a window in seconds if it is given by times such as ``1ms..5ms``, None for a name.
+
+    Raises InputError for an empty name, and for times that end before they begin.
+    """
     if not window.strip():
         raise InputError("--window = '': expected the name of a range, or times such as 1ms..5ms")
-    _ends_s(window)
-
-
-def are_times(window: str) -> bool:
-    """Return True if the window is given by times, not by a name."""
-    return _ends_s(window) is not None
-
-
-def _ends_s(window: str) -> tuple[float, float] | None:
     first, _, last = window.partition("..")
     try:
-        ends_s = parse_seconds(first, "--window"), parse_seconds(last, "--window")
+        times_s = parse_seconds(first, "--window"), parse_seconds(last, "--window")
     except InputError:
         return None
-    if ends_s[1] <= ends_s[0]:
+    if times_s[1] <= times_s[0]:
         raise InputError(f"--window = {shown(window)}: expected the earlier time first")
-    return ends_s
+    return times_s
 
 
 def _spans_of(recording: Recording, name: str) -> NDArray[Any]:

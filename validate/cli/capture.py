@@ -7,7 +7,7 @@ import click
 from streamsim.cli.explain import explain_command
 from streamsim.cli.options import FILE, PART, format_options, gpu_option
 from streamsim.cli.running import BriefCommand, note
-from streamsim.recorded import check_window, untraced_time_s
+from streamsim.recorded import times_of, untraced_time_s
 from streamsim_validate.run import capture, parse_program
 
 
@@ -47,7 +47,7 @@ def capture_command(
     Exit codes: that of the program where it fails, 2 usage or bad input, 3 no usable GPU, 130 interrupted.
     """  # noqa: D301 - click wants the backspace itself
     if window is not None:
-        check_window(window)
+        times_of(window)
     recording = capture(parse_program(command), output, window, untraced_runs)
     if untraced_runs and untraced_time_s(recording, window, device) is None:
         what = "; a named --window is timed" if window is None else f" of --window {window}"

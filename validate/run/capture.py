@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from streamsim.cli.running import note
 from streamsim.errors import InputError, install, shown
 from streamsim.files import check_writable, replacing_packed
-from streamsim.recorded import Recording, are_times, names_of, read_recording
+from streamsim.recorded import Recording, names_of, read_recording, times_of
 from streamsim_validate.gpu import NoGpuError, runner
 
 PYTHON = re.compile(r"python(?:\d+(?:\.\d+)*)?t?(?:\.exe)?")
@@ -88,7 +88,7 @@ def capture(program: PythonProgram, output: Path, window: str | None = None, unt
         raise InputError(f"{output}: is a file of the program; choose another output")
     with tempfile.TemporaryDirectory(prefix="streamsim-") as folder:
         _probe(program)
-        windows = {} if window is None or are_times(window) else names_of(window)
+        windows = {} if window is None or times_of(window) else names_of(window)
         timed: list[str] = []
         for run in range(untraced_runs):
             note(f"run {run + 1} of {untraced_runs + 1}: not recorded")
