@@ -2,6 +2,7 @@
 
 import math
 import statistics
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -283,25 +284,23 @@ def a_program(
     kernel_us: float,
     wall_us: float,
     speeds: tuple[float, ...] = (1.0, 1.0, 1.0),
-    are_known: bool = False,
     elements: int = ELEMENTS,
     streams: int = 1,
 ) -> Entry:
-    """A program whose calls took ``speeds`` times as long in its runs. ``are_known``: rounds beside them say so."""
+    """A program whose calls took ``speeds`` times as long in its runs."""
     recipe = Recipe("depth-first", {"chunks": chunks, "streams": streams}, stand_ins(elements, 1, 4), STAND_IN)
     program = ProgramTimes("cupy", (kernel_us * US,), (kernel_us * US / chunks,))
-    issue_s, paces_s = (tuple(speed * own_us * US for speed in speeds) for own_us in (12 * chunks, 7))
-    return Entry(
-        key_of("cupy", recipe),
-        digest(recipe.schedule()),
-        "ok",
-        True,
-        recipe,
-        wall_s=(wall_us * US,) * len(speeds),
-        issue_s=issue_s,
-        program=program,
-        paces_s=paces_s if are_known else (),
-    )
+    walls_s, issue_s = (wall_us * US,) * len(speeds), tuple(speed * 12 * chunks * US for speed in speeds)
+    known = digest(recipe.schedule())
+    return Entry(key_of("cupy", recipe), known, "ok", True, recipe, None, (), walls_s, issue_s, program=program)
+
+
+def with_links(entry: Entry, links_s: Sequence[float], walls_us: Sequence[float] = ()) -> Entry:
+    """The entry with three runs, and so many seconds of a copy each way beside each."""
+    assert entry.program is not None
+    times = {"issue_s": (12 * US,) * 3, "paces_s": (7 * US,) * 3}
+    walls_s = tuple(wall_us * US for wall_us in walls_us) or entry.wall_s[:1] * 3
+    return replace(entry, wall_s=walls_s, program=replace(entry.program, run_links_s=tuple(links_s)), **times)
 
 
 def of_programs(*entries: Entry, card: Device = WITH_LIBRARY) -> Record:
@@ -329,10 +328,9 @@ def test_a_program_is_predicted_with_the_calls_of_its_front_end_and_its_kernels(
 
 def a_paced_program(*speeds: float) -> Entry:
     """64 chunks, each run with calls that take so many times as long, and a round of a stream beside it: 7 us, once."""
-    entry = a_program(64, 6.4, MANY_US)
+    entry = a_program(64, 6.4, MANY_US, speeds)
     walls = tuple((speed * 64 * 12 + 0.256) * US for speed in speeds)
-    issue_s, paces_s = (tuple(speed * own_us * US for speed in speeds) for own_us in (64 * 12, 7))
-    return replace(entry, wall_s=walls, issue_s=issue_s, paces_s=paces_s)
+    return replace(entry, wall_s=walls, paces_s=tuple(speed * 7 * US for speed in speeds))
 
 
 def test_each_run_of_a_program_is_predicted_with_the_host_as_fast_as_it_was_beside_it() -> None:
@@ -349,24 +347,16 @@ def test_each_run_of_a_program_is_predicted_with_the_host_as_fast_as_it_was_besi
 
 
 def test_each_run_is_predicted_with_what_others_left_of_the_link_beside_it() -> None:
-    """By hand as above, but beside the second run the pair took 1.5 times as long and beside the third 4 times.
+    """By hand as above, but beside the first run the pair took 1.5 times as long, and beside the others 4 times.
 
-    Both ways at once make 2 bytes a tick. So others left 1.33 of that in the second run, enough for one way at a time,
-    and 0.5 in the third, where each copy of 16.384 us took twice as long.
+    Both ways at once make 2 bytes a tick. So others left 1.33 of that in the first run, enough for one way at a time,
+    and 0.5 in the others, where each copy of 16.384 us took twice as long.
     """
-    entry = a_program(1, 100, ONE_US)
-    assert entry.program is not None
-    walls = [(times * 2 * 16.384 + 107) * US for times in (1, 1, 2)]
-    usual_s = predict_wall_s(LINK_PAIR, WITH_LIBRARY)  # of bare calls
-    links_s = [times * usual_s for times in (1, 1.5, 4)]
-    program = replace(entry.program, run_links_s=tuple(links_s))
-    paced = replace(entry, wall_s=tuple(walls), issue_s=(12 * US,) * 3, paces_s=(7 * US,) * 3, program=program)
-    (row,) = compare(of_programs(paced)).rows
-    assert row.error == pytest.approx(0, abs=1e-4)
-    for says_nothing in ((), (0.0, *links_s[1:])):
-        program = replace(entry.program, run_links_s=says_nothing)
-        unknown = replace(paced, program=program)
-        assert compare(of_programs(unknown)).rows[0].predicted_s == pytest.approx(ONE_US * US)
+    walls_us = [times * 2 * 16.384 + 107 for times in (1, 2, 2)]
+    links_s = [times * predict_wall_s(LINK_PAIR, WITH_LIBRARY) for times in (1.5, 4, 4)]  # of bare calls
+    for known, wanted_us in ((links_s, walls_us[1]), ((), ONE_US), ((0.0, *links_s[1:]), ONE_US)):
+        (row,) = compare(of_programs(with_links(a_program(1, 100, ONE_US), known, walls_us))).rows
+        assert row.predicted_s == pytest.approx(wanted_us * US, rel=1e-4)
 
 
 def test_what_calls_take_longer_is_not_the_links_doing() -> None:
@@ -429,9 +419,7 @@ def test_the_classes_the_choices_and_the_hosts_speed_by_hand() -> None:
     assert sorted(choice.regret for choice in found.choices_of("cupy")) == pytest.approx([0.04, 140 / 126 - 1])
     assert share_within(found.choices_of("cupy"), GOOD_CHOICE) == 0.5
     speeds = tuple(1 + k / 10 for k in range(11))
-    found = compare(
-        of_programs(a_program(64, 1, MANY_US, speeds, are_known=True), a_program(1, 100, ONE_US)), WITH_LIBRARY
-    )
+    found = compare(of_programs(a_paced_program(*speeds), a_program(1, 100, ONE_US)), WITH_LIBRARY)
     assert found.speeds_of("cupy") == pytest.approx((1.1, 1.9))
     assert (found.speeds_of("pytorch"), found.choices_of("cup")) == ((), [])
 
@@ -457,14 +445,6 @@ def test_intervals_are_as_wide_as_the_link_varied_from_run_to_run() -> None:
     assert width(one_by_one, "varied") == pytest.approx(width(one_by_one, "steady"))
     both_ways = a_program(8, 8.0, 9 * 163.84, elements=80 * ELEMENTS, streams=2)
     assert width(both_ways, "steady") < 0.055 < 0.2 < width(both_ways, "varied") < 0.5
-
-
-def with_links(entry: Entry, links_s: tuple[float, ...]) -> Entry:
-    """The entry with three runs, and so many seconds of a copy each way beside each."""
-    assert entry.program is not None
-    program = replace(entry.program, run_links_s=links_s)
-    walls = entry.wall_s[:1] * 3
-    return replace(entry, wall_s=walls, issue_s=(12 * US,) * 3, paces_s=(7 * US,) * 3, program=program)
 
 
 # Records of the suite
