@@ -370,7 +370,6 @@ def share_within(choices: Sequence[Choice], limit: float) -> float:
 
 
 MOST = 10  # schedules that are listed as the worst
-FEW = 60  # schedules that are listed without being asked for
 FEW_ABSENT = 5  # of those without a prediction or a measurement, likewise
 WORST = "the worst predicted, pageable memory left out"
 FIGURES = ("n", "median", "p95", "worst", "bias", "noise")
@@ -397,7 +396,6 @@ def _sections(comparison: Comparison, covered: Mapping[str, Coverage], most: int
     for kind, groups in comparison.summaries.items():
         if kind not in said and len(groups) > 1:  # a single group is the whole
             yield errors_table(f"model, by {kind}", groups)
-    yield from _formulas(comparison)
 
 
 def title(comparison: Comparison) -> str:
@@ -457,17 +455,6 @@ def _coverage_table(covered: Mapping[str, Coverage]) -> Table:
     return table_of("", heads, rows)
 
 
-def _formulas(comparison: Comparison) -> Iterator[Table]:
-    """Yield the median and the 95th percentile of the errors of each formula, in a column for each class."""
-    if comparison.formulas:
-        classes = comparison.summaries["class"]
-        rows = [
-            (name, *(f"{groups[group].median:.2%} / {groups[group].p95:.2%}" for group in classes))
-            for name, groups in {"model": classes, **comparison.formulas}.items()
-        ]
-        yield table_of("", ("median / 95th percentile", *classes), rows)
-
-
 def _choice_summary(what: str, choices: Sequence[Choice], limit: float) -> Iterator[str]:
     if choices:
         good = sum(choice.regret <= limit for choice in choices)
@@ -507,16 +494,14 @@ def comparison_answer(
     pictures: Callable[[], Pictures] = Pictures,
 ) -> Answer:
     """Return the answer of a comparison with the ``most`` worst schedules; ``covered``: the coverage by class."""
-    every = _schedules("every schedule", comparison.rows)
-    few = len(comparison.rows) <= FEW
     asked = {
         "coverage": None if covered is None else {klass: in_percent(found) for klass, found in covered.items()},
         "worst": [{"connections": row.connections, "key": row.key} for row in comparison.worst(most)],
     }
     return Answer(
         title=title(comparison),
-        tables=(*_sections(comparison, covered or {}, most), *(every if few else ())),
-        more=() if few else every,
+        tables=tuple(_sections(comparison, covered or {}, most)),
+        more=_schedules("every schedule", comparison.rows),
         pictures=pictures,
         data={**comparison.to_json(), **asked},
         rows=to_rows(comparison),
