@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterator, Sequence
 from itertools import combinations
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -18,7 +18,7 @@ from streamsim.compiled import simulate_one_of_many
 from streamsim.device import PUBLISHED_WITHIN, Device, as_device
 from streamsim.diagnosis.mistakes import MISTAKES, STOPPED_EARLY, Mistake, made, pairs
 from streamsim.displayed import Result, attributes
-from streamsim.errors import InputError, check_number, check_whole, counted, short
+from streamsim.errors import Checked, InputError, Limits, counted, short
 from streamsim.program import Config, Kernel, Schedule, Synchronize, Workload
 from streamsim.text import format_between
 from streamsim.transform import Source, Work
@@ -35,7 +35,7 @@ AS_MEANT = "the program as it was meant"
 TOO_SHORT = 0.5  # share of the intended program's time; a program that takes less cannot have run to its end
 
 
-class Measured(msgspec.Struct, frozen=True):
+class Measured(Checked, frozen=True):
     """A measured time of a program, in seconds.
 
     ``streams``: the number of streams in this measurement (None: that of the program). ``without_kernels``: True if
@@ -43,15 +43,10 @@ class Measured(msgspec.Struct, frozen=True):
     out of range.
     """
 
-    seconds: float
-    streams: int | None = None
+    seconds: Annotated[float, Limits(1e-9, 1e6)]
+    streams: Annotated[int, Limits(1, 1 << 16)] | None = None
     without_kernels: bool = False
     uncut: bool = False
-
-    def __post_init__(self) -> None:
-        check_number("seconds", self.seconds, 1e-9, 1e6)
-        if self.streams is not None:
-            check_whole("streams", self.streams, 1, 1 << 16)
 
     @property
     def words(self) -> str:

@@ -8,7 +8,6 @@ from streamsim.program.layers import (
     LayerStep,
     Offload,
     PassDirection,
-    check_layers,
     loading,
     offload,
     one_by_one,

@@ -19,7 +19,8 @@ raises InputError.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn, TypeVar
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -84,14 +85,12 @@ class Memory(msgspec.Struct, frozen=True, eq=False, gc=False):
 Side = Memory | int | str | None  # of a copy: memory, or the size of memory that no other op uses
 
 
+@dataclass(frozen=True, eq=False)
 class Event:
     """An event of a program: :meth:`Stream.record` makes and records one, :meth:`Stream.wait` waits for it."""
 
-    __slots__ = ("_program", "number")
-
-    def __init__(self, program: Program, number: int) -> None:
-        self._program = program
-        self.number = number
+    _program: Program
+    number: int
 
     def synchronize(self) -> None:
         """Let the host wait for the event's latest record."""
@@ -101,16 +100,13 @@ class Event:
         return f"event {self.number}"
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class Stream:
     """A stream of a program. Each method issues one op. Raises InputError for a handle of another program."""
 
-    __slots__ = ("_ops", "_program", "kind", "number")
-
-    def __init__(self, program: Program, number: int, kind: StreamKind) -> None:
-        self._program = program
-        self._ops = program._ops
-        self.number = number
-        self.kind = kind
+    _program: Program
+    number: int
+    kind: StreamKind
 
     def copy_in(self, to: Side = None, source: Side = None, *, blocking: bool = False) -> None:
         """Copy to the device memory ``to`` from the host memory ``source``.
@@ -118,13 +114,13 @@ class Stream:
         A side may be a size or None. It is then memory that no other op uses, pinned on the host. ``blocking``: the
         host waits until the copy is done. Raises InputError if the sides differ in size or are other kinds of memory.
         """
-        card, host = self._region("to", to, True), self._region("source", source, False)
-        self._ops.append(Copy("h2d", _one_size(to, source), self.number, host, card, blocking))
+        card, host = self._side("to", to, True), self._side("source", source, False)
+        self._issue(Copy("h2d", _one_size(to, source), self.number, host, card, blocking))
 
     def copy_out(self, to: Side = None, source: Side = None, *, blocking: bool = False) -> None:
         """Copy to the host memory ``to`` from the device memory ``source``; see :meth:`copy_in`."""
-        host, card = self._region("to", to, False), self._region("source", source, True)
-        self._ops.append(Copy("d2h", _one_size(to, source), self.number, host, card, blocking))
+        host, card = self._side("to", to, False), self._side("source", source, True)
+        self._issue(Copy("d2h", _one_size(to, source), self.number, host, card, blocking))
 
     def kernel(
         self,
@@ -142,46 +138,50 @@ class Stream:
         :class:`Kernel`.
         """
         seconds = None if duration is None else _read(parse_seconds, duration, "duration")
-        fields |= {"reads": self._touched("reads", reads), "writes": self._touched("writes", writes)}
-        self._ops.append(Kernel(self.number, name, duration_s=seconds, **fields))
+        for field, used in (("reads", reads), ("writes", writes)):
+            some = used if isinstance(used, list | tuple) else (used,)
+            fields[field] = tuple([self._region(field, memory) for memory in some])
+        self._issue(Kernel(self.number, name, duration_s=seconds, **fields))
 
     def record(self, event: Event | None = None) -> Event:
         """Record ``event`` (default: a new one), which completes when all earlier ops of the stream have. Return it."""
-        event = self._program.event() if event is None else self._own(event)
-        self._ops.append(RecordEvent(event.number, self.number))
+        event = self._program.event() if event is None else event
+        self._issue(RecordEvent(self._recorded(event), self.number))
         return event
 
     def wait(self, event: Event) -> None:
         """Let later ops of the stream wait for the event's latest record before this call, if there is one."""
-        self._ops.append(WaitEvent(self._own(event).number, self.number))
+        self._issue(WaitEvent(self._recorded(event), self.number))
 
     def synchronize(self) -> None:
         """Let the host wait for the stream."""
-        self._ops.append(Synchronize(stream=self.number))
+        self._issue(Synchronize(stream=self.number))
 
-    def _own(self, event: Event) -> Event:
+    def _issue(self, op: Op) -> None:
+        self._program._ops.append(op)
+
+    def _own(self, field: str, handle: Memory | Event) -> None:
+        if handle._program is not self._program:
+            raise InputError(f"{field} = {handle}: of another program; make it in this one")
+
+    def _recorded(self, event: Event) -> int:
         if not isinstance(event, Event):
             raise InputError(f"event = {shown(event)}: expected an event, as record() gives it")
-        if event._program is not self._program:
-            raise InputError(f"{event}: of another program; record one in a stream of this program")
-        return event
+        self._own("event", event)
+        return event.number
 
-    def _region(self, field: str, memory: Side, is_on_card: bool) -> Region | None:
-        """Return the bytes of ``memory``, or None for a size. Raises InputError for memory that cannot be used here."""
+    def _side(self, field: str, side: Side, is_on_card: bool) -> Region | None:
+        return None if side is None or isinstance(side, int | str) else self._region(field, side, is_on_card)
+
+    def _region(self, field: str, memory: object, is_on_card: bool = True) -> Region:
+        """Return the bytes of ``memory``. Raises InputError for what is no memory, or cannot be used here."""
         if not isinstance(memory, Memory):
-            return None if memory is None or isinstance(memory, int | str) else _no_memory(field, memory)
-        if memory._program is not self._program:
-            raise InputError(f"{field} = {memory}: of another program; declare it in this program")
+            expected = "expected memory, as Program.device() and Program.pinned() give it"
+            raise InputError(f"{field} = {shown(memory)}: {expected}")
+        self._own(field, memory)
         if (memory.kind == "device") is not is_on_card:
             raise InputError(f"{field} = {memory}: expected {'device' if is_on_card else 'pinned or pageable'} memory")
         return memory.region
-
-    def _touched(self, field: str, memory: Memory | Sequence[Memory]) -> tuple[Region, ...]:
-        some: Sequence[Any] = memory if isinstance(memory, list | tuple) else (memory,)
-        return tuple([self._region(field, one, True) or _no_memory(field, one) for one in some])
-
-    def __repr__(self) -> str:
-        return f"stream {self.number} ({self.kind if self.number else 'legacy default'})"
 
 
 class Program:
@@ -245,16 +245,9 @@ class Program:
         buffers = tuple(self._buffers.values())
         return Schedule(tuple(self._ops), tuple(self._kinds), buffers, self._events, launch, name, unchunked)
 
-    def __repr__(self) -> str:
-        return f"Program({len(self._ops)} ops, {len(self._kinds)} streams, {len(self._buffers)} buffers)"
-
 
 def _read(parse: Callable[[str, str], Number], value: Number | str, field: str) -> Number:
     return parse(value, field) if isinstance(value, str) else value
-
-
-def _no_memory(field: str, given: object) -> NoReturn:
-    raise InputError(f"{field} = {shown(given)}: expected memory, as Program.device() and Program.pinned() give it")
 
 
 def _one_size(to: Side, source: Side) -> int:

@@ -244,7 +244,7 @@ class Offload(Checked, frozen=True):
 
     def numbers(self, layers: Layers) -> frozenset[int]:
         """Return the numbers of the layers that stay on the card. Raises InputError for an unknown name."""
-        check_layers(layers)
+        check_is("layers", layers, Layers)
         names = [{step.name, step.layer.name or step.name} for step in layers.steps]
         for name in self.resident:
             if not any(name in own for own in names):
@@ -284,63 +284,65 @@ class Offload(Checked, frozen=True):
         buffers = [program.device(f"buffer {slot}", largest) for slot in range(slots)]
         reserved = activations(program, self.reserve_bytes)
         loaded, ran = ([program.event() for _ in range(slots)] for _ in range(2))
-        plan, used = _streamed_turns(layers, stay, slots), set[int]()
+        plan, used = _plan(layers, stay, slots), set[int]()
+        coming = iter([turn for turn in plan if turn.slot is not None])
 
-        def fetch(turn: int) -> None:
-            """Copy the layer of a streamed turn as soon as its buffer is free, unless the layer is there."""
-            if turn < len(plan) and plan[turn].is_new:
-                source, slot = hosts[plan[turn].number], plan[turn].slot
+        def fetch() -> None:
+            """Copy the layer of the next streamed turn as soon as its buffer is free, unless the layer is there."""
+            turn = next(coming, None)
+            if turn is not None and turn.slot is not None and turn.is_new:
+                source, slot = hosts[turn.number], turn.slot
                 if slot in used:
                     load.wait(ran[slot])
                 used.add(slot)
                 load.copy_in(buffers[slot][: source.bytes], source)
                 load.record(loaded[slot])
 
-        ahead, turn = min(1, slots) if self.memory == "pageable" else slots, 0
-        for first in range(ahead):
-            fetch(first)
-        for number, is_backward in layers.turns * layers.passes:
-            if number in stay:
+        for _ in range(min(1, slots) if self.memory == "pageable" else slots):
+            fetch()
+        for number, is_backward, slot, is_new in plan:
+            if slot is None:
                 launch(compute, steps[number], is_backward, homes[number], reserved)
                 continue
-            slot = plan[turn].slot
-            if plan[turn].is_new:
+            if is_new:
                 compute.wait(loaded[slot])
             launch(compute, steps[number], is_backward, buffers[slot], reserved)
             compute.record(ran[slot])
-            fetch(turn + ahead)
-            turn += 1
+            fetch()
         program.synchronize()
         how = f", {layers.direction_words}" * layers.is_backward
         words = f"offload K={self.depth}, {len(stay)} of {len(steps)} layers stay{how}"
         return program.schedule(words, unchunked=one_by_one(layers, self.memory, self.reserve_bytes))
 
 
-class _StreamedTurn(NamedTuple):
-    """The turn of a streamed layer: its number, its buffer, and whether it must be copied there."""
+class _Planned(NamedTuple):
+    """A turn of a layer: its number and direction, its buffer (None: it stays), and whether it must be copied there."""
 
     number: int
-    slot: int
+    is_backward: bool
+    slot: int | None
     is_new: bool
 
 
-def _streamed_turns(layers: Layers, stay: frozenset[int], slots: int) -> list[_StreamedTurn]:
-    """Return the turns of streamed layers, in order.
+def _plan(layers: Layers, stay: frozenset[int], slots: int) -> list[_Planned]:
+    """Return all turns, in order.
 
-    Turns are counted up. If a pass goes forward and backward, they are counted up and down again, so that a layer has
-    one count and one buffer.
+    Streamed turns are counted up. If a pass goes forward and backward, they are counted up and down again, so that a
+    layer has one count and one buffer.
     """
-    found, held = list[_StreamedTurn](), dict[int, int]()
+    found, held = list[_Planned](), dict[int, int]()
     count, step, was_backward = 0, 1, layers.turns[0].is_backward
     for number, is_backward in layers.turns * layers.passes:
         if is_backward != was_backward:  # the layer of the last turn is the first one again
             was_backward, step = is_backward, -step
             count += step
-        if number not in stay:
-            slot = count % slots
-            found.append(_StreamedTurn(number, slot, held.get(slot) != count))
-            held[slot] = count
-            count += step
+        if number in stay:
+            found.append(_Planned(number, is_backward, None, False))
+            continue
+        slot = count % slots
+        found.append(_Planned(number, is_backward, slot, held.get(slot) != count))
+        held[slot] = count
+        count += step
     return found
 
 
@@ -367,7 +369,7 @@ def one_by_one(layers: Layers, memory: HostMemory = "pageable", reserve_bytes: i
 
     It has one stream and one buffer, and blocking copies from ``memory``. Raises InputError for unknown memory.
     """
-    check_layers(layers)
+    check_is("layers", layers, Layers)
     check_choice("memory", memory, HOST_MEMORIES)
     program = Program()
     stream, steps = program.stream(), layers.steps
@@ -408,8 +410,3 @@ def offload(
     The arguments are the fields of :class:`Offload`. Raises InputError naming the wrong argument.
     """
     return Offload(depth, tuple(resident), memory, reserve_bytes).schedule(layers)
-
-
-def check_layers(layers: Layers) -> None:
-    """Raise InputError unless ``layers`` is a Layers."""
-    check_is("layers", layers, Layers)

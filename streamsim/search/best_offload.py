@@ -38,7 +38,7 @@ from msgspec.structs import replace
 from streamsim.analysis import predict
 from streamsim.compiled import simulate_one_of_many
 from streamsim.device import Device, as_device, link_words
-from streamsim.errors import LARGEST_BYTES, InputError, check_whole
+from streamsim.errors import LARGEST_BYTES, InputError, check_is, check_whole
 from streamsim.lowering import BYTE_BITS, call_ticks, kernel_cost, rate_of, surcharges_of
 from streamsim.program import (
     Copy,
@@ -48,7 +48,6 @@ from streamsim.program import (
     RecordEvent,
     Schedule,
     WaitEvent,
-    check_layers,
     loading,
     one_by_one,
 )
@@ -112,7 +111,7 @@ def best_offload(
 
     Raises InputError if no placement fits, and for an unknown device.
     """
-    check_layers(layers)
+    check_is("layers", layers, Layers)
     device = as_device(device)
     check_whole("most_depth", most_depth, 1, MOST_STEPS)
     limits = [n for n in (memory_limit_bytes, device.memory_bytes) if n is not None]

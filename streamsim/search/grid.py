@@ -19,7 +19,7 @@ import msgspec
 from streamsim.analysis import remedy
 from streamsim.compiled import available
 from streamsim.device import Device, as_device, written_in
-from streamsim.errors import LARGEST_BYTES, InputError, check_tuple, check_whole, install
+from streamsim.errors import Bytes, Checked, InputError, install
 from streamsim.model import simulate
 from streamsim.program import Config, HostMemory, Launch, Order, Workload, most_streams
 from streamsim.rules import TICKS_PER_S
@@ -113,7 +113,7 @@ COARSE_CHUNKS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 MOST_PROGRAMS = 1_000_000  # of a grid: to list and bound them takes half a minute and a gigabyte
 
 
-class Grid(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Grid(Checked, frozen=True):
     """All combinations of numbers of chunks and streams, issue orders, device buffers and launches.
 
     The fields have the names of :class:`Config` and of the axes of :func:`streamsim.sweep`.
@@ -131,11 +131,11 @@ class Grid(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     buffers: tuple[int | None, ...] = (None,)
     launch: tuple[Launch, ...] = ("live",)
     memory: HostMemory = "pinned"
-    memory_limit_bytes: int | None = None
+    memory_limit_bytes: Bytes | None = None
 
     def __post_init__(self) -> None:
+        Checked.__post_init__(self)
         for field in ("chunks", "streams", "order", "buffers", "launch"):
-            check_tuple(field, getattr(self, field))
             if not getattr(self, field):
                 raise InputError(f"{field} = []: an empty grid; give at least one")
         axes = (self.chunks, self.streams, self.order, self.buffers, self.launch)
@@ -145,8 +145,6 @@ class Grid(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 f"chunks, streams = {chunks}, {streams} numbers: a grid of {count} programs, more than {MOST_PROGRAMS};"
                 " give fewer"
             )
-        if self.memory_limit_bytes is not None:
-            check_whole("memory_limit_bytes", self.memory_limit_bytes, 1, LARGEST_BYTES)
 
     def __repr__(self) -> str:
         axes = ("chunks", "streams", "order", "buffers", "launch")

@@ -6,11 +6,10 @@ from collections.abc import Collection, Iterable
 from itertools import chain
 from typing import Any, NamedTuple
 
-import msgspec
 from msgspec.structs import replace
 
 from streamsim.device import Device, with_values, written_in
-from streamsim.errors import check_is
+from streamsim.errors import Checked
 from streamsim.program import Config, Kernel, Layers, Loop, Offload, Schedule, Workload
 from streamsim.rules import S_PER_TICK
 from streamsim.timeline import Timeline
@@ -21,37 +20,25 @@ from streamsim.transform.ops import is_work
 FIRST_TOUCH_PACE = 0.5  # share of the pageable rate
 
 
-class Source(msgspec.Struct, frozen=True):
+class Source(Checked, frozen=True):
     """The workload and the configuration that a schedule was made from."""
 
     workload: Workload
     config: Config
 
-    def __post_init__(self) -> None:
-        check_is("workload", self.workload, Workload)
-        check_is("config", self.config, Config)
 
-
-class LayersSource(msgspec.Struct, frozen=True):
+class LayersSource(Checked, frozen=True):
     """The layers and the configuration that a schedule was made from. A layer is streamed whole and never cut."""
 
     layers: Layers
     config: Offload
 
-    def __post_init__(self) -> None:
-        check_is("layers", self.layers, Layers)
-        check_is("config", self.config, Offload)
 
-
-class LoopSource(msgspec.Struct, frozen=True):
+class LoopSource(Checked, frozen=True):
     """The training loop that a schedule was made from, and the card without what the loop does to its host's times."""
 
     loop: Loop
     card: Device
-
-    def __post_init__(self) -> None:
-        check_is("loop", self.loop, Loop)
-        check_is("card", self.card, Device)
 
     def with_fields(self, **fields: Any) -> LoopSource:
         """Return the loop with other fields on the same card."""

@@ -88,8 +88,8 @@ P, OTHER = Program(), Program()
 S, X, H = P.stream(), P.device("x", 64), P.pinned("h", 64)
 OTHER_X, OTHER_EVENT = OTHER.device("x", 64), OTHER.stream().record()
 BUILDER: Refused = [
-    (lambda: S.wait(OTHER_EVENT), "event 0: of another program; record one in a stream of this program"),
-    (lambda: S.copy_in(OTHER_X, H), "to = x[0:64] (device): of another program; declare it in this program"),
+    (lambda: S.wait(OTHER_EVENT), "event = event 0: of another program; make it in this one"),
+    (lambda: S.copy_in(OTHER_X, H), "to = x[0:64] (device): of another program; make it in this one"),
     (lambda: S.kernel(1e-6, writes=[X, H]), "writes = h[0:64] (pinned): expected device memory"),
     (lambda: X[60:65], "x[60:65]: expected whole numbers of bytes, the smaller first, from 0 to 64"),
     (lambda: P.device("x", 8), "name = 'x': another buffer has this name; rename one"),
