@@ -76,7 +76,6 @@ class _Trace(_Events):
     cards: list[_Card] = msgspec.field(default=[], name="deviceProperties")
     shapes: Id = msgspec.field(default=None, name="record_shapes")
     stack: Id = msgspec.field(default=None, name="with_stack")
-    cupti: Id = msgspec.field(default=None, name="cupti_version")
     simulated: bool = False
 
 
@@ -177,12 +176,11 @@ def _event_of(builder: RecordingBuilder, raw: bytes) -> _TraceEvent | None:
 
 
 def _tool(trace: _Trace) -> str:
-    """Return the profiler's name, the version of CUPTI, and what it was told to record."""
+    """Return the profiler's name, and what it was told to record."""
     if trace.simulated:
         return SIMULATED
-    version = f", CUPTI {trace.cupti}" if isinstance(trace.cupti, int) else ""
     options = [word for word, on in (("shapes", trace.shapes), ("stack", trace.stack)) if on not in (None, 0, "0")]
-    return f"PyTorch profiler{version}{', with ' if options else ''}{' and '.join(options)}"
+    return f"PyTorch profiler{', with ' if options else ''}{' and '.join(options)}"
 
 
 class _EventReader:

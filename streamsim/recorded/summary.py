@@ -35,7 +35,6 @@ from streamsim.text import format_ratio, format_seconds
 
 ENGINES = ("H2D", "D2H", "kernels", "within the card", "memsets", "unified memory", "other copies", "graphs")
 KERNELS = ENGINES.index("kernels")
-FEW_BLOCKS = "kernels of too few blocks"
 NS_PER_S = 1e9
 # The index in ENGINES of work by its kind, and of copies by their direction.
 _OF_KINDS, _OF_DIRECTIONS = np.array([6, 2, 4, 7]), np.array([6, 0, 1, 3, 6, 5, 6])
@@ -115,8 +114,8 @@ class RecordingSummary(Displayed, msgspec.Struct, frozen=True):
     """The contents of a recording.
 
     - ``start_s``, ``end_s``: seconds since the recording's beginning.
-    - ``work``: amounts by kind. The last one may be a part of its kernels: those of fewer blocks than their card has
-      multiprocessors. ``pages``: moves and faults of unified memory's pages. ``calls``: the host's calls by name.
+    - ``work``: amounts by kind. ``pages``: moves and faults of unified memory's pages. ``calls``: the host's calls by
+      name.
     - ``cards``: the use of each card; ``unread``: parts that are left out or not understood.
     """
 
@@ -159,7 +158,7 @@ def _amount(what: str, table: Any, rows: NDArray[Any], count: int) -> RecordedAm
 
 
 def _work_amounts(recording: Recording) -> tuple[RecordedAmount, ...]:
-    """Return the amounts of copies by direction and memory, of kernels, memsets and graphs, and of small grids."""
+    """Return the amounts of copies by direction and memory, and of kernels, memsets and graphs."""
     work = recording.work
     keys = np.stack([work.kind, work.direction, work.memory], axis=1)
     found = []
@@ -167,9 +166,6 @@ def _work_amounts(recording: Recording) -> tuple[RecordedAmount, ...]:
         mine = (keys == (kind, direction, memory)).all(axis=1)
         what = _WORK.get(kind) or f"copies {_WAYS[direction]}{_MEMORIES[memory]}"
         found.append(_amount(what, work, mine, int(mine.sum())))
-    few = (recording.blocks_each > 0) & (recording.blocks_each < 1)
-    if few.any():
-        found.append(_amount(FEW_BLOCKS, work, few, int(few.sum())))
     return tuple(found)
 
 

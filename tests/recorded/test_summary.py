@@ -113,15 +113,6 @@ def test_work_that_had_ended_before_the_first_call_is_no_part_of_the_cards_time(
     assert [round(time * 1e6) for time in (card.span_s, card.engines[0].busy_s, card.idle_s)] == [20, 15, 5]
 
 
-@pytest.mark.parametrize(("blocks", "count"), [(3, 1), (4, 0), (0, 0)])
-def test_kernels_of_fewer_blocks_than_multiprocessors_are_an_amount(blocks: int, count: int) -> None:
-    """The card has four."""
-    small = kernel(0, 5, 1)
-    small["args"]["grid"] = [blocks, 1, 1]
-    found = {amount.what: amount.count for amount in summary(small, kernel(5, 5, 2)).work}
-    assert found == {"kernels": 2} | ({"kernels of too few blocks": 1} if count else {})
-
-
 def test_what_a_free_takes_beyond_its_wait_is_the_hosts() -> None:
     """A free waits for a kernel of 100 us and takes 160 more, whatever the kernel then takes."""
     free = call("cudaFree", 10, 270, 2)
