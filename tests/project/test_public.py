@@ -169,22 +169,12 @@ def test_every_function_of_a_device_takes_its_name() -> None:
 
 
 def test_values_show_in_a_line() -> None:
-    found: dict[str, Any] = {
-        "schedule": SCHEDULE,
-        "device": load_device("h200"),
-        "workload": WORKLOAD,
-        "layers": LAYERS,
-        "best layers": best_offload(LAYERS, "h200", 1 << 20),
-        "grid": Grid(),
-        "bound": lower_bound(SCHEDULE, "h200"),
-        "losses": explain(SCHEDULE, "h200").losses[0],
-        "sweep": sweep(WORKLOAD, chunks="1..3"),
-        **{f"device {name}": load_device(name) for name in streamsim.device_names()},
-    }
-    for name, value in found.items():
-        assert len(repr(value)) < LONGEST, name
-        assert "\n" not in repr(value), name
-        assert repr(value).startswith(f"{type(value).__name__}("), name
+    values = [SCHEDULE, WORKLOAD, LAYERS, Grid(), lower_bound(SCHEDULE, "h200"), explain(SCHEDULE, "h200").losses[0]]
+    values += [best_offload(LAYERS, "h200", 1 << 20), sweep(WORKLOAD, chunks="1..3")]
+    for value in (*values, *map(load_device, streamsim.device_names())):
+        assert len(repr(value)) < LONGEST
+        assert "\n" not in repr(value)
+        assert repr(value).startswith(f"{type(value).__name__}(")
 
 
 # Pictures

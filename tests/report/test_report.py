@@ -1,8 +1,5 @@
 """What a prediction says, worked by hand and as laws."""
 
-import json
-import math
-
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -101,18 +98,3 @@ def test_laws_of_a_prediction(schedule: Schedule, device: Device) -> None:
     for use in p.engines.values():
         assert 0 <= use.utilisation <= 1 + 1e-9
         assert use.busy_s == pytest.approx(use.utilisation * p.makespan_s)
-
-
-@given(schedules(), devices())
-def test_the_json_object(schedule: Schedule, device: Device) -> None:
-    p = predict(schedule, device)
-    value = json.loads(json.dumps(p.to_json({"chunks": 4}), allow_nan=False))
-    assert value["schema_version"] == 2
-    assert value["inputs"] == {"chunks": 4}
-    for field in ("makespan_s", "serial_s", "speedup", "one_by_one_s", "calls_return_s", "overlap_s"):
-        assert value[field] == getattr(p, field)
-        assert math.isfinite(value[field])
-    assert (value["issued_bound_s"], value["issued_bound_by"]) == (p.issued_bound.seconds, p.issued_bound.bound_by)
-    assert (value["work_bound_s"], value["work_bound_by"]) == (None, None)  # a schedule does not say how it may be cut
-    assert {name: use["busy_s"] for name, use in value["engines"].items()} == simulate(schedule, device).busy_s
-    assert all(type(x) in (int, float) for x in value["formulas_s"].values())
