@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections import defaultdict, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from typing import NamedTuple
 
@@ -47,10 +47,12 @@ def profile(replayer: Replayer, gpu: Gpu) -> Timeline:
     """
     if not is_available():
         raise InputError(f"no measured time line: {INSTALL}")
-    activities = _trace(replayer)
-    schedule = replayer.schedule
-    ids = None if schedule.launch == "graph" else _stream_ids(gpu, gpu.streams(schedule.streams))
-    return match(schedule, activities, ids)
+    from cupti import cupti
+
+    activities, schedule = _trace(replayer), replayer.schedule
+    context, streams = gpu.cuda.current_context(), gpu.streams(schedule.streams)
+    ids = [int(cupti.get_stream_id_ex(context, stream, 0)) for stream in streams]
+    return match(schedule, activities, None if schedule.launch == "graph" else ids)
 
 
 def spans(schedule: Schedule, bench: Bench) -> Spans:
@@ -70,60 +72,40 @@ def match(schedule: Schedule, activities: Sequence[Activity], stream_ids: Sequen
     """
     waiting: defaultdict[tuple[int, ...], deque[Activity]] = defaultdict(deque)
     for activity in sorted(activities, key=lambda activity: activity.start_ns):
-        stream = None if stream_ids is None else activity.stream
-        waiting[_place(activity.engine, activity.bytes, stream)].append(activity)
+        waiting[(activity.engine, activity.bytes) if stream_ids is None else (activity.stream,)].append(activity)
     found: list[Activity] = []
     for index, op in enumerate(schedule.ops):
-        engine, size = engine_of(op)
-        if engine != NOTHING:
-            stream = None if stream_ids is None else stream_ids[op.stream or 0]
-            queue = waiting[_place(engine, size, stream)]
-            if not queue:
+        kind = engine_of(op)
+        if kind[0] != NOTHING:
+            queue = waiting[kind if stream_ids is None else (stream_ids[op.stream or 0],)]
+            if not queue or kind != (queue[0].engine, queue[0].bytes):
                 raise InputError(f"the profiler has not seen ops[{index}]: no measured time line; try again")
             found.append(queue.popleft())
-            if (engine, size) != (found[-1].engine, found[-1].bytes):
-                what = f"the profiler has seen another op than ops[{index}]"
-                raise InputError(f"{what}: no measured time line; try again")
-    left = sum(map(len, waiting.values()))
-    if left:
+    if left := sum(map(len, waiting.values())):
         raise InputError(f"the profiler has seen {left} copies or kernels that are not the schedule's; try again")
     zero_ns = min((one.start_ns for one in found), default=0)
-    times = ((one.start_ns - zero_ns, one.end_ns - zero_ns) for one in found)
-    starts, ends = zip(*times, strict=True) if found else ((), ())
-    return timeline_of(schedule, Spans(starts, ends))
-
-
-def _place(engine: int, size: int, stream: int | None) -> tuple[int, ...]:
-    """Return the place whose activities ran in issue order: a stream, or equal ops of a graph."""
-    return (engine, size) if stream is None else (stream,)
-
-
-def _stream_ids(gpu: Gpu, streams: Iterable[int]) -> list[int]:
-    from cupti import cupti
-
-    context = gpu.cuda.current_context()
-    return [int(cupti.get_stream_id_ex(context, stream, 0)) for stream in streams]
+    starts = tuple(one.start_ns - zero_ns for one in found)
+    return timeline_of(schedule, Spans(starts, tuple(one.end_ns - zero_ns for one in found)))
 
 
 def _trace(replayer: Replayer) -> list[Activity]:
+    """Return what ran in the last of some replays, of which the first ones pay for the tracing itself."""
     from cupti import cupti
 
     recorder = Recorder(cupti, ("MEMCPY", "CONCURRENT_KERNEL"))
     replayer.run()  # warm
     recorder.start()
     try:
-        for _ in range(TRACED_RUNS):  # the first ones pay for the tracing itself
+        for _ in range(TRACED_RUNS):
             replayer.replay()
     finally:
         recorder.stop()
-    to_card = int(cupti.ActivityMemcpyKind.HTOD)
-    found = [
-        Activity(H2D if kind == to_card else D2H, start, end, size, stream)
-        for start, end, _, _, stream, _, size, kind, *_ in recorder.rows["MEMCPY"]
-    ]
-    found += [
-        Activity(COMPUTE, start, end, 0, stream) for start, end, _, _, stream, *_ in recorder.rows["CONCURRENT_KERNEL"]
-    ]
+    found: list[Activity] = []
+    for start, end, _, _, stream, _, size, kind, *_ in recorder.rows["MEMCPY"]:
+        engine = H2D if kind == int(cupti.ActivityMemcpyKind.HTOD) else D2H
+        found.append(Activity(engine, start, end, size, stream))
+    for start, end, _, _, stream, *_ in recorder.rows["CONCURRENT_KERNEL"]:
+        found.append(Activity(COMPUTE, start, end, 0, stream))
     found.sort(key=lambda activity: activity.start_ns)
     count, rest = divmod(len(found), TRACED_RUNS)
     if rest or not count:
