@@ -13,16 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from stand_in import environment
 
-from streamsim.device import load_device
 from streamsim.errors import InputError
-from streamsim.model import simulate
 from streamsim.program import (
     Copy,
     Kernel,
     Schedule,
     WaitEvent,
-    Workload,
-    WorkloadKernel,
     breadth_first,
     depth_first,
     ring,
@@ -46,7 +42,6 @@ from streamsim_validate.records import (
     journal_path,
     read_journal,
     read_record,
-    spans_of,
     timeline_of,
 )
 from streamsim_validate.run import Plan, campaign, run
@@ -246,16 +241,6 @@ class Profiler:
         )
 
 
-def test_a_time_line_goes_into_a_record_and_comes_back() -> None:
-    schedule = depth_first(Workload(1000, (4,), (4,), (WorkloadKernel(duration_s=1e-6),)), 3, 2)
-    predicted = simulate(schedule, load_device("ideal"))
-    back = timeline_of(schedule, spans_of(predicted))
-    for column in ("engine", "start", "end"):
-        pairs = zip(getattr(predicted, column), getattr(back, column), predicted.engine, strict=True)
-        assert all(was == is_now for was, is_now, engine in pairs if engine >= 0)
-    assert back.makespan_s == predicted.makespan_s
-
-
 def test_one_that_cannot_be_traced_stops_nothing_and_is_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -291,16 +276,6 @@ SEEN = [
 ]
 
 
-def test_ops_are_matched_by_stream_in_order_whatever_the_order_of_the_records() -> None:
-    for seed in range(5):
-        shuffled = random.Random(seed).sample(SEEN, len(SEEN))
-        timeline = match(SCHEDULE, shuffled, IDS)
-        spans = [(span.engine, round(span.start_s * 1e9), round(span.end_s * 1e9)) for span in timeline]
-        assert spans == [("h2d", 0, 10), ("compute", 12, 30), ("d2h", 1, 5), ("h2d", 10, 18)]
-        assert timeline.makespan_s == pytest.approx(30e-9)
-        assert timeline.device is None
-
-
 def _run_one_by_one(schedule: Schedule, streams: bool = True) -> list[Activity]:
     activities = []
     for at, op in enumerate(schedule.ops):
@@ -320,7 +295,7 @@ def test_a_run_in_issue_order_is_matched_op_by_op(chunks: int, streams: int, dee
         (_run_one_by_one(schedule), list(range(streams + 1))),
         (_run_one_by_one(schedule, streams=False), None),
     ):
-        timeline = match(schedule, activities, ids)
+        timeline = match(schedule, random.Random(chunks).sample(activities, len(activities)), ids)
         starts = [start for start, engine in zip(timeline.start, timeline.engine, strict=True) if engine >= 0]
         assert starts == [10 * i for i in range(len(schedule.ops) - 1)]
 

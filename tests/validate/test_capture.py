@@ -173,6 +173,13 @@ def test_interrupted_the_program_settles_what_it_has_and_the_command_says_so(pla
     [
         ((), ("program.py",), ("FAKE_CARDS", "0"), 3, "no usable GPU (CUDA's error 100): to capture a program needs"),
         ((), ("program.py",), ("FAKE_CUPTI_FAILS", "a reason"), 2, "CUPTI cannot record here: cuptiError: a reason;"),
+        (
+            (),
+            ("program.py",),
+            ("without CUPTI", ""),
+            2,
+            "pip install '.[cupti]' in streamsim's folder",
+        ),
         ((), ("nothing.py",), None, 2, "'nothing.py': put no work on a card, so there is nothing to look at"),
         ((), ("none.py",), None, 2, "'none.py': there is no such file"),
         ((), (), None, 2, "no program: give one, as in -- python my_program.py"),
@@ -197,6 +204,8 @@ def test_what_cannot_be_captured_gets_one_line(
 ) -> None:
     if setting:
         monkeypatch.setenv(*setting)
+        if setting[0] == "without CUPTI":
+            shutil.rmtree(place / "installed" / "cupti")
     (place / "nothing.py").write_text("")
     assert capture(*arguments, program=program) == code
     said = [line for line in capfd.readouterr().err.splitlines() if not line.startswith("streamsim: run ")]
@@ -205,20 +214,16 @@ def test_what_cannot_be_captured_gets_one_line(
     assert not (place / "capture.json.gz").exists()
 
 
-def test_without_the_library_the_line_says_what_to_install_and_how_else_it_is_done(
-    place: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    shutil.rmtree(place / "installed" / "cupti")
-    assert capture() == 2
-    (said,) = capfd.readouterr().err.splitlines()
-    assert all(words in said for words in (sys.executable, "pip install '.[cupti]'", "nsys profile", "PyTorch"))
-
-
-def test_a_compiled_program_is_for_nsys() -> None:
-    with pytest.raises(InputError, match=r"'\./a\.out': only what python runs can be captured; .* nsys export --type"):
-        parse_program(["./a.out", "-n", "4"])
-    with pytest.raises(InputError, match=r"give its interpreter: -- python train\.py"):
-        parse_program(["train.py"])
+@pytest.mark.parametrize(
+    ("program", "message"),
+    [
+        ("./a.out -n 4", r"'\./a\.out': only what python runs can be captured; .* nsys export --type"),
+        ("train.py", r"give its interpreter: -- python train\.py"),
+    ],
+)
+def test_a_compiled_program_is_for_nsys(program: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        parse_program(program.split())
 
 
 def test_records_that_are_lost_are_counted(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:

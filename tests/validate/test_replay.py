@@ -287,19 +287,6 @@ def test_a_wait_for_an_event_not_recorded_is_a_no_op_live_and_in_a_graph() -> No
         assert [found.status for found in replayed(order, fake_gpu()[0], 2)] == ["ok"] * 4
 
 
-def test_a_buffer_that_one_schedule_writes_is_fresh_input_of_another() -> None:
-    """There and back, the other way round, and a schedule that declares both buffers and touches one."""
-    h, p = (Region(name, 0, N) for name in "hp")
-    jobs = [
-        Planned(
-            name, Schedule((Copy("h2d", N, 1, a, DEVICE), Copy("d2h", N, 1, b, DEVICE)), ("non-blocking",), BUFFERS)
-        )
-        for name, a, b in (("there", h, p), ("back", p, h), ("only", h, h))
-    ]
-    for order in (jobs, jobs[::-1]):
-        assert [(found.status, found.verified) for found in replayed(order, fake_gpu()[0], 2)] == [("ok", True)] * 3
-
-
 # Many schedules: groups, order, interruption, probes
 
 

@@ -236,16 +236,6 @@ def test_what_is_measured_and_not_yet_written_is_written_by_the_next_call(
     assert bounds[0]
 
 
-def test_more_budget_goes_on_from_what_was_measured(tmp_path: Path, card: Cards) -> None:
-    task = a_task(tmp_path, budget=2)
-    with pytest.raises(KeyboardInterrupt):
-        tune(task, card()[0], ctrl_c_on("side by side"))
-    spy = Spy(card()[0])
-    found = tune(replace(task, budget=4), spy.gpu, runner=spy)
-    assert len(found.tried) == 4
-    assert len([key for key in spy.asked if not key.startswith("again: ")]) == 2
-
-
 @pytest.mark.parametrize(
     ("what", "said"),
     [
