@@ -53,7 +53,7 @@ from streamsim.collector import collector_off
 from streamsim.errors import InputError, one_line
 from streamsim.files import write_text
 from streamsim.program import SAMPLE_FORM, Layers, Loop, LoopFile, Workload, parse_sample, read_loop_file
-from streamsim.search import BUDGET_OPS, MOST_DEPTH, SLOW, Best, Grid, best, best_offload, best_program, is_fast
+from streamsim.search import BUDGET_OPS, SLOW, Best, Grid, best, best_offload, best_program, is_fast
 from streamsim.text import format_bytes, format_seconds
 from streamsim.training import loop_of
 from streamsim.transform import LayersSource, LoopSource, Source, Work, changed_by
@@ -179,7 +179,7 @@ def _layers(params: dict[str, Any], layers: Layers) -> _Found:
     card = asked.load()
     reserve, on_host = params["reserve"], params["host_memory_limit"]
     with collector_off(), progress_bar("searching") as progress:
-        found = best_offload(layers, card, asked.memory_limit, reserve, on_host, MOST_DEPTH, progress, budget)
+        found = best_offload(layers, card, asked.memory_limit, reserve, on_host, progress, budget)
     limits = {"reserve_bytes": reserve, "host_memory_limit_bytes": on_host}
     inputs = {"layers": msgspec.to_builtins(layers), **limits, **asked.inputs()}
     return _Found(found, inputs, partial(code_of_layers, layers, found.simplest.config))
