@@ -26,7 +26,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from heapq import nsmallest
-from itertools import groupby
+from itertools import groupby, product
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -72,6 +72,7 @@ MOST_LISTED = 14  # layers of which all placements are listed
 MOST_PAIRS = 2000  # pairs of layers of one placement that change sides
 MOST_CELLS = 7_000_000  # layers times passes times placements in the search of good ones: some seconds
 AT_LEAST = 300  # the fixed cost of a step of the search, in placements
+MOST_STARTS = 12  # placements from which the search goes on
 MOST_SIZES = 8  # sizes of the largest streamed layer that are tried
 PARTS = (1, 0.75, 0.5, 0.25)  # of the free memory that are filled
 GOLDEN = (5**0.5 - 1) / 2
@@ -383,7 +384,8 @@ class Space:
             return sorted(way for depth in self._depths for way in self._ways(sets, depth))
         starts = {depth: self._ways(np.array([*self._starts(depth)]), depth) for depth in self._depths}
         found = {way for ways in starts.values() for way in ways}
-        for way in sorted(min(ways) for ways in starts.values() if ways):
+        of_depths = sorted(min(ways) for ways in starts.values() if ways)
+        for way in dict.fromkeys([*of_depths, *sorted(found)[:MOST_STARTS]]):
             found.update(self._climbed(way))
         while found and self._cells > 0 and (best := min(found)).bound > self._enough:
             several = self._random.random((SHAKEN, self._n)) < SHAKEN_LAYERS / self._n
@@ -407,17 +409,28 @@ class Space:
     def _starts(self, depth: int) -> Iterator[Bools]:
         """Yield first placements: for some sizes of the largest streamed layer, keep others while there is room.
 
-        The first to keep are evenly spread, or those whose copies most exceed their kernels.
+        The orders in which layers are kept: evenly spread, the copy that most exceeds its kernels first, the largest
+        first, the first layer first, the last first.
         """
-        weights, sizes = self._costs.weights, np.unique(self._costs.weights)[::-1]
+        weights, numbers = self._costs.weights, np.arange(self._n)
         excess = len(self._costs.sweeps) * self._costs.copies - self._costs.pass_runs
-        spread = np.argsort(np.argsort(np.arange(self._n) * GOLDEN % 1))  # any number of the first is evenly spread
-        for largest in sizes[:: max(1, len(sizes) // MOST_SIZES)]:
-            must, left = weights > largest, self._room.card - depth * largest
-            for order in (spread, np.argsort(-excess, kind="stable")):
-                sizes_so_far = weights[must].sum() + np.cumsum(weights[order] * ~must[order])
-                yield from (~must & ~np.isin(np.arange(self._n), order[sizes_so_far <= part * left]) for part in PARTS)
+        spread = np.argsort(np.argsort(numbers * GOLDEN % 1))  # any number of the first is evenly spread
+        orders = spread, np.argsort(-excess, kind="stable"), np.argsort(-weights, kind="stable"), numbers, numbers[::-1]
+        sizes = np.unique(weights)[::-1]
+        for largest in sizes[:: max(1, len(sizes) // MOST_SIZES)].tolist():
+            may = weights <= largest
+            left = self._room.card - depth * largest - int(weights[~may].sum())
+            for order, part in product(orders, PARTS):
+                yield self._filled(may, order, int(left * part))
         yield np.ones(self._n, dtype=bool)
+
+    def _filled(self, may: Bools, order: Ints, left: int) -> Bools:
+        """Return the streamed layers if those that ``may`` be are kept in this order as long as ``left`` bytes last."""
+        streamed = may.copy()
+        for layer in order.tolist():
+            if may[layer] and (n_bytes := int(self._costs.weights[layer])) <= left:
+                streamed[layer], left = False, left - n_bytes
+        return streamed
 
     def _climbed(self, way: Placement) -> Iterator[Placement]:
         """Yield ever better placements, each the best neighbour of the one before it."""

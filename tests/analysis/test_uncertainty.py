@@ -224,15 +224,6 @@ def test_a_miss_by_hand() -> None:
     assert found.tolist() == pytest.approx([1, math.exp(0.1), math.exp(-0.2), math.exp(0.05)])
 
 
-def test_nothing_is_missed_of_what_takes_no_time_or_does_nothing() -> None:
-    """And a factor stays a number."""
-    wild = np.array([-1e9, 1.0, 1e9])
-    assert missed(program(h2d(1, 10)), np.zeros(3), wild).tolist() == [1, 1, 1]
-    assert missed(program(RecordEvent(0, 1)), np.ones(3), wild).tolist() == [1, 1, 1]
-    found = missed(program(h2d(1, 10)), np.full(2, 1e-300), np.array([-1e300, 1e300]))
-    assert np.all(np.isfinite(found) & (found > 0))
-
-
 @pytest.mark.parametrize("p", [0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99])
 def test_standard_misses_have_heavy_tails(p: float) -> None:
     """The quantile of Student's t with two degrees of freedom is (2 p - 1) / sqrt(2 p (1 - p)), 2.92 for 0.95.

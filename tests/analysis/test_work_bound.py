@@ -213,8 +213,3 @@ def test_what_binds_by_hand(what: str) -> None:
     bound = work_bound(workload, device)
     assert bound.seconds / NS == pytest.approx(ticks, rel=1e-3)
     assert bound.bound_by == bound_by
-
-
-def test_pageable_memory_goes_at_its_own_rate() -> None:
-    bound = work_bound(Workload(None, (32_000,)), make_device(h2d=link(pageable_rate=0.25)), memory="pageable")
-    assert bound.seconds / NS == pytest.approx(128_000)

@@ -278,6 +278,3 @@ def test_a_larger_grid_is_never_worse(workload: Workload, device: Device, chunks
         return streamsim.best(workload, device, grid, fast=False).best.makespan_s
 
     assert optimum(chunks + 2, streams + 1) <= optimum(chunks, streams)
-
-
-# Values

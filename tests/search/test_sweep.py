@@ -10,7 +10,7 @@ import pytest
 from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import NS, make_device, pipeline_of
+from strategies import pipeline_of
 from sweeps import rows_of, small
 
 from streamsim.device import known_within, load_device
@@ -19,7 +19,6 @@ from streamsim.files import write_toml
 from streamsim.model import simulate
 from streamsim.program import (
     Order,
-    Point,
     Workload,
     WorkloadKernel,
     build,
@@ -137,19 +136,6 @@ def test_a_scaled_workload_is_the_one_written_out(kernel: str, twice: str, half:
     ]
 
 
-def test_a_bare_time_beside_a_file_keeps_the_kernel_and_more_replaces_it(tmp_path: Path) -> None:
-    """But for other times of the file's, which were of another kernel, and its name."""
-    kernel = WorkloadKernel("f", 4e-3, 0, 0.5, (Point(0.25, 2e-3),), 1 << 20, 3e-6, 4)
-    write_toml(Workload(None, (1 << 20,), (), (kernel,)), tmp_path / "w.toml")
-    for text, expected in (
-        ("1ms", msgspec.structs.replace(kernel, duration_s=1e-3, points=())),
-        ("1ms,launches=1", WorkloadKernel("f", 1e-3)),
-        ("1ms,name=g,50us@1/16", WorkloadKernel("g", 1e-3, points=(Point(1 / 16, 5e-5),))),
-    ):
-        found = sweep_of({"workload": [str(tmp_path / "w.toml")], "kernel": [text]})
-        assert found.workload_at(found.point(0)).kernels == (expected,)
-
-
 # Sweep files
 
 
@@ -205,15 +191,3 @@ def test_a_sweep_is_refused_once_all_is_known_to_be_and_never_before(
     else:
         assert rows_of(small("7", **asked)) == []
     assert len(rows_of(small("7,4", **asked))) == 5
-
-
-def test_the_unchunked_program_of_a_host_that_works_before_each_chunk_works_as_much_by_hand() -> None:
-    """7 ticks before each of 1, 2 or 4 chunks, then 8 in, 12 of the kernel and 4 back in turn.
-
-    Cut, the last chunk waits for all of that work: 28 and 2 + 3 + 1 behind it in four, 14 and 4 + 6 + 2 in two.
-    """
-    workload = Workload(4, (2,), (1,), (WorkloadKernel(duration_s=12 * NS),), host_work_s=7 * NS)
-    rows = list(sweep(workload, make_device(), chunks=[1, 2, 4], streams=4))
-    found = [[round(row[name] / NS) for name in ("makespan_s", "serial_s")] for row in rows]
-    assert found == [[7 + 24, 7 + 24], [14 + 12, 14 + 24], [28 + 6, 28 + 24]]
-    assert [row["speedup"] for row in rows] == pytest.approx([1, 38 / 26, 52 / 34])

@@ -97,22 +97,11 @@ def test_combinations_without_a_row_are_counted_wherever_it_was_stopped(tmp_path
     assert (tmp_path / "cut.csv").read_bytes() == b"".join(lines)
 
 
-def _edited(rows: bytes, edit: Callable[[bytes], bytes]) -> bytes:
-    first, second, third, *more = rows.splitlines(keepends=True)
-    return b"".join((first, second, edit(third), *more))
-
-
 OTHERS: dict[str, Callable[[bytes], bytes]] = {
     "a last row that was edited": lambda rows: rows[:-3] + bytes([rows[-3] ^ 1]) + rows[-2:],
     "a row that is there twice": lambda rows: rows + rows.splitlines(keepends=True)[-1],
-    "an earlier row cut short": lambda rows: _edited(rows, lambda line: line[30:]),
-    "an earlier row with text for its time": lambda rows: _edited(
-        rows, lambda line: re.sub(rb"\d+\.\d+(e-\d+)?", b'"x"', line)
-    ),
-    "an earlier row with a speed-up that is no number": lambda rows: _edited(
-        rows, lambda line: re.sub(rb"(e-\d+,|speedup\":)(\d\.\d+),", rb"\1\2.5,", line)
-    ),
-    "somebody's text": lambda _: b"what was there",
+    "an earlier row cut short": lambda rows: rows.replace(rows.splitlines(keepends=True)[2], b"1\n"),
+    "an earlier row with text for its times": lambda rows: re.sub(rb"(?<=[,:])\d+\.\d+e-\d+", b'"x"', rows, count=2),
     "somebody's lines": lambda _: b"what was there\nand there\n",
     "a line without end": lambda _: b"[" * 3_000_000,
 }
