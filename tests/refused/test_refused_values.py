@@ -99,7 +99,7 @@ MODEL = layers_of((4, 5), (6, 3))
 
 
 LAYERS: Refused = [
-    (partial(best_offload, MODEL, IDEAL, 8, 3), "memory limit = 8 bytes (8 B): the largest layer...3 B are reserved"),
+    (partial(best_offload, MODEL, IDEAL, 8, 3), "no way to place...allow more, or reserve less: the largest layer"),
     (
         lambda: best_offload(MODEL, IDEAL, memory_limit_bytes=8, reserve_bytes=0, pinned_limit_bytes=5),
         "no way to place 10 B of weights fits into 8 B for weights on the card and 5 B pinned on the host; allow",
