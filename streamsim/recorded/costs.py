@@ -356,7 +356,7 @@ class HostCosts(msgspec.Struct, frozen=True):
 # linear layers, copies. These are the means of the hosts of an H100 and an H200; the two have 1.2 and 1.43 in place of
 # 1.32, and with stacks 1.3 and 2.0.
 RATIOS = {"stack": (1.53, 1.47), "shapes": (1.4, 1.4), "PyTorch": (1.32, 1.34)}  # by a word of the recording's tool
-RATIO_OF_CALLS = 1.1  # if no operation is recorded
+RATIO_OF_CALLS = 1.1  # if no operation is recorded: on the host of an H100
 
 
 def costs_of(recording: Recording) -> tuple[HostCosts, str]:
@@ -372,7 +372,8 @@ def costs_of(recording: Recording) -> tuple[HostCosts, str]:
         return HostCosts(), "not known of this profiler; nothing is taken off"
     ratios = next((ratios for word, ratios in RATIOS.items() if word in recording.tool), RATIOS["PyTorch"])
     ratio = ratios[threads > 1] if threads else RATIO_OF_CALLS
-    how = f"recorded, the host takes {ratio:g} times its own time; measured on hosts of an H100 and an H200"
+    where = "hosts of an H100 and an H200" if threads else "the host of an H100"
+    how = f"recorded, the host takes {ratio:g} times its own time; measured on {where}"
     return HostCosts(share=1.0 - 1.0 / ratio, first=True), how
 
 
