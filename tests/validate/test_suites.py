@@ -34,8 +34,6 @@ from streamsim_validate.compare import compare
 from streamsim_validate.gpu import buffers_of
 from streamsim_validate.gpu.memory import PERIOD, outputs
 from streamsim_validate.records import (
-    CHUNK_ROUND,
-    LINEAR_ROUND,
     LINK_PAIR,
     PROGRAMS,
     STAND_IN,
@@ -44,7 +42,6 @@ from streamsim_validate.records import (
     digest,
     finish,
     journal_path,
-    key_of,
 )
 from streamsim_validate.run import Plan, Planned, campaign, measure, programs, run
 from streamsim_validate.run.campaign import measure_plan, planned_programs
@@ -150,7 +147,7 @@ def test_it_fits_a_small_card_and_is_soon_measured() -> None:
 def test_a_seed_gives_the_same_programs_and_more_begin_with_the_fewer(seed: int, count: int) -> None:
     found = drawn_programs(seed, count)
     assert drawn_programs(seed, 60)[:count] == found
-    assert len({key_of(name, drawn.of(name)) for drawn in found for name in LANGUAGES}) == count * len(LANGUAGES)
+    assert len({(name, drawn.of(name).key) for drawn in found for name in LANGUAGES}) == count * len(LANGUAGES)
     for drawn in found:
         plain, workload = drawn.plain.workload, drawn.recipe.workload
         assert drawn.plain.arguments == drawn.recipe.arguments
@@ -285,7 +282,7 @@ def test_each_run_of_a_program_stands_between_two_rounds_of_one_stream(
         (entry,) = measured(planned_programs(7, 1, (language,))).values()
         first = len(kinds) - 2 * len(entry.wall_s)
         assert entry.program is not None
-        assert entry.program.pace == kinds[-1] == (LINEAR_ROUND if language == "pytorch" else CHUNK_ROUND)
+        assert entry.program.pace == kinds[-1] == ("|ilo" if language == "pytorch" else "|iko")
         assert entry.program.run_links_s == tuple(first + 2 * k + 11.5 for k in range(len(entry.wall_s)))
         assert entry.paces_s == tuple(first + 2 * k + 1.5 for k in range(len(entry.wall_s)))
         assert len(entry.issue_s) == len(entry.paces_s) == len(entry.wall_s)

@@ -6,8 +6,9 @@ fitted costs explain all rounds best, relative to each. A call includes the slic
 
 import random
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
+from functools import partial
 from statistics import median
 
 import msgspec
@@ -80,26 +81,21 @@ def measure_front_ends(
     if compiled is not None:
         on_step(f"calibrating {compiled.name}", 0, 1)
         try:
-            runs = _shuffled(KINDS)
-            rounds = _by_kind(runs, compiled.rounds_s(runs, TURNS))
+            rounds = _by_kind(KINDS, partial(compiled.rounds_s, turns=TURNS))
             found[compiled.name] = LibrarySamples(compiled.version, rounds)
         except InputError as error:
             on_step(f"leaving {compiled.name} out: {error}", 0, 1)
     return found
 
 
-def _by_kind(runs: Sequence[str], seconds: Iterable[float]) -> Rounds:
-    found: dict[str, list[float]] = {}
-    for kind, took_s in zip(runs, seconds, strict=True):
-        found.setdefault(kind, []).append(took_s)
-    return {kind: tuple(each) for kind, each in found.items()}
-
-
-def _shuffled(kinds: Iterable[str]) -> list[str]:
-    """Return the kinds of all runs, interleaved in an order that is always the same."""
+def _by_kind(kinds: Iterable[str], time_runs: Callable[[Sequence[str]], Iterable[float]]) -> Rounds:
+    """Return the seconds of all runs by kind. The kinds are interleaved in an order that is always the same."""
     runs = [kind for kind in kinds for _ in range(REPEATS)]
     random.Random(0).shuffle(runs)
-    return runs
+    found: dict[str, list[float]] = {}
+    for kind, took_s in zip(runs, time_runs(runs), strict=True):
+        found.setdefault(kind, []).append(took_s)
+    return {kind: tuple(each) for kind, each in found.items()}
 
 
 def measure_front_end(
@@ -107,14 +103,16 @@ def measure_front_end(
 ) -> Rounds:
     """Return the seconds of a round of a library, by kind. The kinds are interleaved in shuffled order."""
     kinds = kinds_of(calls)
-    runs, seconds = _shuffled(kinds), list[float]()
+
+    def time_runs(runs: Sequence[str]) -> Iterator[float]:
+        for i, kind in enumerate(runs):
+            on_step(f"calibrating {calls.name}", i, len(runs))
+            yield time_round(calls, kind, clock)
+
     with collector_off():
         for kind in kinds[:: len(kinds) // WARM_UP]:
             time_round(calls, kind, clock)
-        for i, kind in enumerate(runs):
-            on_step(f"calibrating {calls.name}", i, len(runs))
-            seconds.append(time_round(calls, kind, clock))
-    return _by_kind(runs, seconds)
+        return _by_kind(kinds, time_runs)
 
 
 def kinds_of(calls: Calls) -> tuple[str, ...]:

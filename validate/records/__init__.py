@@ -26,12 +26,10 @@ from streamsim_validate.records.files import (
 )
 from streamsim_validate.records.record import (
     CALIBRATED_ON,
-    CHUNK_ROUND,
     COMPUTE,
     D2H,
     ENTERS,
     H2D,
-    LINEAR_ROUND,
     LINK_BYTES,
     LINK_PAIR,
     MIXES,
@@ -63,7 +61,6 @@ from streamsim_validate.records.record import (
     digest,
     engine_of,
     first_closing,
-    key_of,
     median_and_spread,
     now,
     recipe_of,

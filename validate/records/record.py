@@ -276,8 +276,6 @@ CALLS = {"i": "copy_s", "o": "copy_s", "k": "kernel_s", "r": "record_s", "w": "w
 CALLS |= {"|": "enter_s", "l": "linear_s", "n": "kernel_s"}
 KERNELS = "kln"
 ENTERS, TURN = "|", "turn_s"  # and what each that is not behind one of its kind costs more
-CHUNK_ROUND = "|iko"  # of calls, as the front ends are calibrated with: what says how fast the host is
-LINEAR_ROUND = "|ilo"  # the same with a linear layer
 # Beside each run as well: a copy each way at once, as long as a program's, since what others leave of the link changes
 # within milliseconds.
 LINK_BYTES = 32 << 20
@@ -302,11 +300,6 @@ def round_s(host: Host, kind: str) -> float:
     """Return the seconds of a round of that kind. Raises InputError as :func:`costs_in` does."""
     known = host if host.linear_s else msgspec.structs.replace(host, linear_s=host.kernel_s)
     return sum(float(getattr(known, name)) * times for name, times in costs_in(kind).items())
-
-
-def key_of(language: str, recipe: Recipe) -> str:
-    """Return one line that names the program and no other."""
-    return f"{language}: {recipe.key}"
 
 
 def config_of(recipe: Recipe) -> Config:

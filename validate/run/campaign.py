@@ -70,7 +70,6 @@ from streamsim_validate.records import (
     finish,
     header,
     journal_path,
-    key_of,
     now,
 )
 from streamsim_validate.run.measuring import Planned, Replays, measure
@@ -168,7 +167,9 @@ def planned_programs(seed: int, count: int, languages: Sequence[Language] = LANG
             recipe = drawn.of(language)
             first = recipe.workload.kernels[0]
             work = first.parameter if first.name == STAND_IN else 1
-            found.append(Planned(key_of(language, recipe), recipe.schedule(), recipe, language, work, is_probed=True))
+            found.append(
+                Planned(f"{language}: {recipe.key}", recipe.schedule(), recipe, language, work, is_probed=True)
+            )
     return found
 
 

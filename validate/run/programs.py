@@ -47,12 +47,14 @@ from streamsim_validate.gpu import (
     run_file,
 )
 from streamsim_validate.progress import OnStep
-from streamsim_validate.records import CHUNK_ROUND, LINEAR_ROUND, LINK_PAIR, PACE_ROUND, ProgramTimes, to_times
+from streamsim_validate.records import LINK_PAIR, PACE_ROUND, ProgramTimes, to_times
 from streamsim_validate.run.measuring import Job, Planned, Runner, SkippedError
 
 CUDA: Language = "cuda-c++"
 MODULES: dict[Language, str] = {"cupy": "cupy", "pytorch": "torch"}
 INSTALL: dict[Language, str] = {"cupy": install("cuda13"), "pytorch": "pip install torch"}
+# Beside each run: rounds of calls as the front ends are calibrated with, with a kernel or a linear layer.
+CHUNK_ROUND, LINEAR_ROUND = "|iko", "|ilo"
 SAID, PROBED = ("verified", "issue_s", "wall_s"), ("paces_s", "links_s")  # what a program prints about itself
 FUNCTION = "kernels"  # the name of the function in a program, and in a file with the user's own kernels
 PROBE_RUNS = 3  # of each probe beside a program, after one that warms up
