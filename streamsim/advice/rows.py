@@ -259,12 +259,11 @@ class _Rows:
                 yield (make.streams(n),)
 
     def launched(self) -> Tries:
-        """As a CUDA graph, or without one. A recording is one run: as a whole it would be captured and run once."""
+        """As a CUDA graph. A recording is one run: as a whole it would be captured and run once."""
         if self._work.schedule.launch == "graph":
-            yield (make.live(),)
             return
         graph = make.graph()
-        if not is_recorded(self._work.schedule) and not graph.needs(self._work):
+        if not is_recorded(self._work.schedule) and not graph.condition(self._work):
             yield (graph,)
         if self._pipeline is None:
             yield (make.step_graphs(),)
@@ -274,7 +273,7 @@ def _release(work: Work) -> Change:
     """Return the change that lets the host go on: asynchronous copies, or if it waits for more, a wait at the end."""
     release = make.make_async()
     with suppress(InputError):
-        if not has_host_waits(release.make(work).schedule):
+        if not has_host_waits(release.of(work).make(work).schedule):
             return release
     return make.drop_sync()
 

@@ -88,12 +88,11 @@ TO_BE_SAID = {INDEPENDENT, CAN_BE_CUT, NEEDS_NO_LEGACY}  # before a change is ma
 MAKING_ORDER = (
     *("--keep", "--pin", "--off-legacy", "--async", "--drop-sync", "--pool", "--warm-calls", "--workers"),
     *("--drop-waits", "--buffers", "--resident", "--depth", "--chunks", "--streams", "--order", "--prefetch"),
-    *("--front-end-cost", "--kernel", "--graph", "--step-graphs", "--live", "--set-connections", "--on-device"),
+    *("--front-end-cost", "--kernel", "--graph", "--step-graphs", "--set-connections", "--on-device"),
 )
 
 
-def _nothing(_: Work) -> str:
-    return ""
+Words = str | Callable[[Work], str]
 
 
 class OfLoop(NamedTuple):
@@ -114,27 +113,38 @@ class Change(NamedTuple):
 
     - ``option``: the option of ``streamsim whatif``.
     - ``make``: returns the changed program. Raises InputError if the change cannot be made.
-    - ``does``: returns the words for the change; "" if the option says enough.
-    - ``needs``: returns a condition other than lost orders, in words behind "if"; "" for none.
+    - ``does``: the words for the change; "" if the option says enough. ``needs``: a condition other than lost orders,
+      in words behind "if"; "" for none. Both may be functions of the program before the change.
+    - ``of_config``: returns other fields for the config of a workload, which makes the change then; None: it cannot.
+    - ``of_loop``: returns what it makes of a training loop, in place of all of these; None: nothing.
     - ``copies_ahead``: True if copies to the card pass ops of earlier steps, into other buffers than those of now.
-    - ``of_loop``: returns what it makes of a training loop, in place of the functions above; None: nothing.
     """
 
     option: str
     make: Callable[[Work], Work]
-    does: Callable[[Work], str]
-    needs: Callable[[Work], str] = _nothing
-    copies_ahead: bool = False
+    does: Words = ""
+    needs: Words = ""
+    of_config: Callable[[Config], dict[str, Any] | None] | None = None
     of_loop: Callable[[LoopSource], OfLoop] | None = None
+    copies_ahead: bool = False
 
     def of(self, work: Work) -> "Change":
         """Return the change as it is made to ``work``. Raises InputError if that is a loop without such a change."""
-        if not isinstance(work.source, LoopSource):
-            return self
-        if self.of_loop is None:
-            raise InputError("the program is a training loop, which has no such change; try --pin or --workers")
-        loop, words, needs = self.of_loop(work.source)
-        return self._replace(make=lambda _: loop.work(), does=lambda _: words, needs=lambda _: needs)
+        if isinstance(work.source, LoopSource):
+            if self.of_loop is None:
+                raise InputError("the program is a training loop, which has no such change; try --pin or --workers")
+            loop, words, needs = self.of_loop(work.source)
+            return self._replace(make=lambda _: loop.work(), does=words, needs=needs)
+        options = self.of_config(work.pipeline.config) if work.pipeline and self.of_config else None
+        return self if options is None else self._replace(make=lambda work: work.with_options(**options))
+
+    def words(self, work: Work) -> str:
+        """Return what the change does to ``work``."""
+        return self.does if isinstance(self.does, str) else self.does(work)
+
+    def condition(self, work: Work) -> str:
+        """Return what the change of ``work`` needs, beside lost orders."""
+        return self.needs if isinstance(self.needs, str) else self.needs(work)
 
     @property
     def kind(self) -> str:
@@ -192,7 +202,7 @@ def changed(change: Change, was: Changed, independent: bool = True) -> Changed:
     try:
         change = change.of(work)
         made = change.make(work)
-        conditions = dict.fromkeys(filter(None, (change.needs(work), *_conditions(change, work, made))))
+        conditions = dict.fromkeys(filter(None, (change.condition(work), *_conditions(change, work, made))))
         unsaid = [] if independent else [some for some in conditions if some in TO_BE_SAID]
         if unsaid:
             raise InputError(f"nothing in the schedule shows that {unsaid[0]}; if so, say it with --independent")
@@ -202,7 +212,7 @@ def changed(change: Change, was: Changed, independent: bool = True) -> Changed:
     if made[:2] == work[:2]:
         return was._replace(work=made)
     assumes = tuple(dict.fromkeys((*was.assumes, *conditions)))
-    return Changed(made, (*was.options, change.option), (*was.words, change.does(work)), assumes)
+    return Changed(made, (*was.options, change.option), (*was.words, change.words(work)), assumes)
 
 
 def _conditions(change: Change, was: Work, made: Work) -> Iterator[str]:
@@ -278,14 +288,13 @@ def _behind_chunks(work: Work, *more: Op) -> list[Op]:
 
 def pin() -> Change:
     """Pin all host memory. The call of a copy that was pageable takes the profile's time."""
-
-    def make(work: Work) -> Work:
-        if work.pipeline is not None:
-            return work.with_options(memory="pinned")
-        return _still_ordered(work, calls.pinned(work.schedule))
-
-    words = "allocate the host buffers as pinned memory"
-    return Change("--pin", make, lambda _: words, of_loop=_setting("pin_memory=True", is_pinned=True))
+    return Change(
+        "--pin",
+        lambda work: _still_ordered(work, calls.pinned(work.schedule)),
+        "allocate the host buffers as pinned memory",
+        of_config=lambda _: {"memory": "pinned"},
+        of_loop=_setting("pin_memory=True", is_pinned=True),
+    )
 
 
 def pageable(meant: Work, level: float) -> Work:
@@ -305,12 +314,8 @@ def pageable(meant: Work, level: float) -> Work:
 
 def keep() -> Change:
     """Keep on the card what a step copies back and the next one copies to the card again."""
-    return Change(
-        "--keep",
-        lambda work: work.issued(*calls.kept_on_card(work.schedule)),
-        lambda _: "keep on the card what comes back and goes up again",
-        lambda _: ONLY_PASSED_ON,
-    )
+    words = "keep on the card what comes back and goes up again"
+    return Change("--keep", lambda work: work.issued(*calls.kept_on_card(work.schedule)), words, ONLY_PASSED_ON)
 
 
 def off_legacy() -> Change:
@@ -347,10 +352,11 @@ def make_async() -> Change:
     """Let no copy hold the host, nor a synchronisation with its stream right behind the copy."""
     return Change(
         "--async",
-        lambda work: _depth_first(work) or _still_ordered(work, calls.asynchronous(work.schedule)),
-        lambda _: "use asynchronous copies",
+        lambda work: _still_ordered(work, calls.asynchronous(work.schedule)),
+        "use asynchronous copies",
         _of_results(READS_NO_RESULT),
-        of_loop=_setting("non_blocking=True", non_blocking=True),
+        _depth_first,
+        _setting("non_blocking=True", non_blocking=True),
     )
 
 
@@ -363,10 +369,11 @@ def drop_sync() -> Change:
     """Let the host wait only at the end."""
     return Change(
         "--drop-sync",
-        lambda work: _depth_first(work) or _still_ordered(work, calls.without_host_waits(work.schedule)),
-        lambda _: "use asynchronous copies and synchronise once at the end",
+        lambda work: _still_ordered(work, calls.without_host_waits(work.schedule)),
+        "use asynchronous copies and synchronise once at the end",
         _of_results(NEEDS_NO_RESULT),
-        of_loop=_setting("the loss read once in a while", LATER, reads_loss=False),
+        _depth_first,
+        _setting("the loss read once in a while", LATER, reads_loss=False),
     )
 
 
@@ -375,12 +382,9 @@ def waiting(meant: Work, _: float) -> Work:
     return _undone(meant, _behind_chunks(meant, Synchronize()))
 
 
-def _depth_first(work: Work) -> Work | None:
-    """A serial pipeline with nothing that holds its host; others have nothing but pageable memory."""
-    pipeline = work.pipeline
-    if pipeline is None:
-        return None
-    return work.with_options(order="depth-first") if pipeline.config.is_blocking else work
+def _depth_first(config: Config) -> dict[str, Any]:
+    """Return the fields of a pipeline with nothing that holds its host, if that is not pageable memory."""
+    return {"order": "depth-first"} if config.is_blocking else {}
 
 
 def pool() -> Change:
@@ -388,7 +392,7 @@ def pool() -> Change:
     return Change(
         "--pool",
         lambda work: work.issued(calls.pooled(work.schedule)),
-        lambda _: "allocate memory once, or from a pool (cudaMallocAsync), and free nothing in between",
+        "allocate memory once, or from a pool (cudaMallocAsync), and free nothing in between",
         lambda work: READS_NO_RESULT if any(stage_of(op) == COPIES_BACK for op in work.schedule.ops) else "",
     )
 
@@ -431,8 +435,8 @@ def workers(count: int) -> Change:
     return Change(
         f"--workers {count}",
         lambda work: work.issued(with_workers(work.schedule, count)),
-        lambda _: f"load the data in {words}",
-        lambda _: f"{LOADS_ALONE} and {CORES}",
+        f"load the data in {words}",
+        f"{LOADS_ALONE} and {CORES}",
         of_loop=_setting(words, CORES, workers=count),
     )
 
@@ -444,8 +448,6 @@ def chunks(count: int) -> Change:
     """Cut the work into ``count`` chunks in all."""
 
     def make(work: Work) -> Work:
-        if work.pipeline is not None:
-            return work.with_options(chunks=count, streams=min(work.pipeline.config.streams, count))
         known = dependences_of(work.first).shared.values() if work.first else ()  # another change may hide it
         made = work.schedule if is_by_steps(work.schedule) else calls.slow_calls_apart(work)
         return work.issued(made).issued(*in_chunks(made, count, frozenset(chain.from_iterable(known))))
@@ -455,7 +457,10 @@ def chunks(count: int) -> Change:
         is_known = work.pipeline or chunk_count(schedule) == count or not dependences_of(schedule).unnamed
         return "" if is_known else CAN_BE_CUT
 
-    return Change(f"--chunks {count}", make, lambda _: f"cut into {counted(count, 'chunk')}", needs)
+    def of_config(config: Config) -> dict[str, Any]:
+        return {"chunks": count, "streams": min(config.streams, count)}
+
+    return Change(f"--chunks {count}", make, f"cut into {counted(count, 'chunk')}", needs, of_config)
 
 
 def not_cut(meant: Work, _: float) -> Work:
@@ -465,13 +470,6 @@ def not_cut(meant: Work, _: float) -> Work:
 
 def streams(count: int) -> Change:
     """Deal the chunks out to ``count`` streams in turn."""
-
-    def make(work: Work) -> Work:
-        if work.pipeline is None:
-            return work.issued(in_streams(work.schedule, count))
-        config = work.pipeline.config
-        order = "depth-first" if _has_own_streams(config) else config.order
-        return work.with_options(order=order, streams=count, buffers=config.slots)
 
     def does(work: Work) -> str:
         config = work.pipeline.config if work.pipeline else None
@@ -483,7 +481,16 @@ def streams(count: int) -> Change:
         kept = f" with {counted(slots, 'device buffer')}" if slots else ""
         return f"issue chunks{depth_first} in {counted(count, 'non-blocking stream')} in turn{kept}"
 
-    return Change(f"--streams {count}", make, does)
+    def of_config(config: Config) -> dict[str, Any]:
+        order = "depth-first" if _has_own_streams(config) else config.order
+        return {"order": order, "streams": count, "buffers": config.slots}
+
+    return Change(
+        f"--streams {count}",
+        lambda work: work.issued(in_streams(work.schedule, count)),
+        does,
+        of_config=of_config,
+    )
 
 
 def one_stream(meant: Work, _: float) -> Work:
@@ -506,18 +513,18 @@ def _has_own_streams(config: Config) -> bool:
 def order(name: str) -> Change:
     """Issue the same ops in another order: depth-first (chunk by chunk) or breadth-first (stage by stage)."""
 
-    def make(work: Work) -> Work:
-        if work.pipeline is not None and {name, work.pipeline.config.order} <= ISSUE_ORDERS:
-            return work.with_options(order=name)  # each chunk's host work before it
-        return work.issued(*in_order(work.schedule, name))
-
     def does(work: Work) -> str:
         role = ", in the same three streams" * (work.pipeline is not None and work.pipeline.config.is_prefetch)
         blocking = ", blocking as they are" * calls.holds_host(work.schedule.ops[:-1])
         said = "breadth-first in rounds of one chunk a stream" if name == IN_ROUNDS else name
         return f"issue the same ops in another order: {said}{role}{blocking}"
 
-    return Change(f"--order {name}", make, does)
+    return Change(
+        f"--order {name}",
+        lambda work: work.issued(*in_order(work.schedule, name)),
+        does,
+        of_config=lambda config: {"order": name} if {name, config.order} <= ISSUE_ORDERS else None,
+    )
 
 
 def few_queues(meant: Work, _: float) -> Work:
@@ -532,8 +539,6 @@ def prefetch(depth: int) -> Change:
     """Copy the input of the next ``depth`` steps beside this step's work."""
 
     def make(work: Work) -> Work:
-        if work.pipeline is not None:
-            return work.with_options(order="prefetch", streams=1, buffers=depth + 1)
         made, numbers = prefetched(work.schedule, depth)
         works = [(i,) for i in numbers if i >= 0 and is_work(work.schedule.ops[i])]
         return work.issued(still_ordered(work.schedule, made), works)
@@ -547,17 +552,20 @@ def prefetch(depth: int) -> Change:
 
     buffers = "a second device buffer" if depth == 1 else f"{depth} more device buffers"
     of = "step's" if depth == 1 else f"{depth} steps'"
-    words = f"copy the next {of} input beside this step's work, into {buffers} (a prefetcher)"
-    return Change(f"--prefetch {depth}", make, lambda _: words, copies_ahead=True, of_loop=of_loop)
+    return Change(
+        f"--prefetch {depth}",
+        make,
+        f"copy the next {of} input beside this step's work, into {buffers} (a prefetcher)",
+        of_config=lambda _: {"order": "prefetch", "streams": 1, "buffers": depth + 1},
+        of_loop=of_loop,
+        copies_ahead=True,
+    )
 
 
 def drop_waits() -> Change:
     """Drop all waits except those that the data needs."""
-    return Change(
-        "--drop-waits",
-        lambda work: work.issued(without_needless_waits(work.schedule)),
-        lambda _: "drop waits that the data does not need",
-    )
+    words = "drop waits that the data does not need"
+    return Change("--drop-waits", lambda work: work.issued(without_needless_waits(work.schedule)), words)
 
 
 def buffers(times: int) -> Change:
@@ -630,7 +638,7 @@ def front_end_cost(factor: float, text: str) -> Change:
     def make(work: Work) -> Work:
         return work.issued(replace(work.schedule, ops=tuple(_cheaper(op, factor) for op in work.schedule.ops)))
 
-    return Change(f"--front-end-cost {text}", make, _nothing)
+    return Change(f"--front-end-cost {text}", make)
 
 
 def of_a_library(meant: Work, level: float) -> Work:
@@ -666,7 +674,7 @@ def kernels(pattern: str, factor: float, text: str) -> Change:
             raise InputError(f"--kernel {pattern!r}: no kernel has such a name; there are {known}")
         return work.issued(replace(work.schedule, ops=tuple(ops)))
 
-    return Change(f"--kernel {text}", make, _nothing)
+    return Change(f"--kernel {text}", make)
 
 
 # Graphs
@@ -676,8 +684,6 @@ def graph() -> Change:
     """Capture the program once and launch it once. The host does nothing in between."""
 
     def make(work: Work) -> Work:
-        if work.pipeline is not None:
-            return work.with_options(launch="graph")
         if orders_unknown(work.schedule):
             raise InputError("no graph can hold the legacy default stream's order; add --off-legacy")
         schedule = legacy_apart(work.schedule) if 0 in work.schedule.used_streams else work.schedule
@@ -690,7 +696,7 @@ def graph() -> Change:
         works = any(isinstance(op, HostWork | WaitThread) for op in ops) or 0 in work.schedule.used_streams
         return NEEDS_NO_HOST if works or calls.has_host_waits(work.schedule) else ""
 
-    return Change("--graph", make, lambda _: "launch it as a CUDA graph", needs)
+    return Change("--graph", make, "launch it as a CUDA graph", needs, lambda _: {"launch": "graph"})
 
 
 def _captured(op: Op, gap_s: float) -> Op:
@@ -702,23 +708,12 @@ def _captured(op: Op, gap_s: float) -> Op:
     return replace(captured, duration_s=max(SHORTEST_KERNEL_S, captured.duration_s - held_s))
 
 
-def live() -> Change:
-    """Issue the ops of a graph one by one."""
-
-    def make(work: Work) -> Work:
-        if work.pipeline is not None:
-            return work.with_options(launch="live")
-        return work._replace(schedule=replace(work.schedule, launch="live"))
-
-    return Change("--live", make, lambda _: "issue its ops one by one, without the graph")
-
-
 def step_graphs() -> Change:
     """Capture what comes again between two waits once, and launch it each time."""
 
     def make(work: Work) -> Work:
         if work.schedule.launch == "graph":
-            raise InputError("--step-graphs: the program is one CUDA graph already; issue it op by op with --live")
+            raise InputError("--step-graphs: the program is one CUDA graph already")
         if has_legacy(work.schedule):
             raise InputError("--step-graphs: no graph can hold the legacy default stream's order; add --off-legacy")
         made = calls.with_step_graphs(work.schedule, work.device)
@@ -726,8 +721,7 @@ def step_graphs() -> Change:
             raise InputError("--step-graphs: nothing that can be captured comes again between two waits of the host")
         return _still_ordered(work, made)
 
-    words = "launch what comes again between two waits as a CUDA graph"
-    return Change("--step-graphs", make, lambda _: words, lambda _: SAME_CALLS)
+    return Change("--step-graphs", make, "launch what comes again between two waits as a CUDA graph", SAME_CALLS)
 
 
 # The device
@@ -739,7 +733,7 @@ def connections(count: int) -> Change:
     return Change(
         f"--set-connections {count}",
         lambda work: work._replace(device=work.device.with_connections(count)),
-        lambda _: words,
+        words,
         of_loop=lambda was: OfLoop(replace(was, card=was.card.with_connections(count)), words),
     )
 
@@ -750,6 +744,6 @@ def on_device(device: Device) -> Change:
     return Change(
         f"--on-device {device.name}",
         lambda work: work._replace(device=device),
-        lambda _: words,
+        words,
         of_loop=lambda was: OfLoop(replace(was, card=device), words),
     )
