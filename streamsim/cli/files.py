@@ -18,7 +18,6 @@ from streamsim.device import (
     dump_device,
     link_words,
     load_device,
-    own_device_names,
     read_device,
 )
 from streamsim.device import schema as file_schema
@@ -81,10 +80,7 @@ def init_command(file: Path, schema: str | None) -> None:
 @format_options
 @click.pass_context
 def devices(context: click.Context) -> None:
-    """List the shipped device profiles and your own, show one, or check a file.
-
-    A profile of your own is found by its name where its file is in ~/.config/streamsim/devices (XDG_CONFIG_HOME;
-    Application Support on macOS; AppData on Windows).
+    """List the shipped device profiles, show one, or check a file.
 
     \b
     Examples:
@@ -92,7 +88,7 @@ def devices(context: click.Context) -> None:
       streamsim devices show h200
     """  # noqa: D301 - click wants the backspace itself
     if context.invoked_subcommand is None:
-        rows = [_device_row(name, load_device(name)) for name in (*device_names(), *own_device_names())]
+        rows = [_device_row(name, load_device(name)) for name in device_names()]
         table = Table("", (tuple(map(_cells, rows)),), ("name", "memory", "description"), whole=frozenset({0, 1}))
         links = Table("Links", (tuple((row["name"], row["link"]) for row in rows),))
         title = counted(len(rows), "device profile")

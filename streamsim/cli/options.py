@@ -18,7 +18,6 @@ from streamsim.device import (
     changed,
     device_names,
     names_front_end,
-    own_device_names,
     parse_settings,
     with_front_end,
     with_memory_limit,
@@ -180,7 +179,7 @@ def _value(path: Path, option: click.Parameter, name: str, value: Any) -> Any:
 def complete_device(_context: click.Context, _param: click.Parameter, incomplete: str) -> "list[CompletionItem | str]":
     """Return the profiles and TOML files that the last of several names may be; else what the shell finds."""
     before, comma, last = incomplete.rpartition(",")
-    names = [name for name in (*device_names(), *own_device_names()) if name.startswith(last)]
+    names = [name for name in device_names() if name.startswith(last)]
     files = sorted(filter(str.isprintable, glob(f"{escape(last)}*.toml")))
     return [f"{before}{comma}{name}" for name in (*names, *files)] or [CompletionItem(incomplete, type="file")]
 

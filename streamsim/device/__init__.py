@@ -17,7 +17,6 @@ from streamsim.device.library import (
     link_words,
     load_device,
     names_front_end,
-    own_device_names,
     parse_device,
     profile_of_card,
     read_device,

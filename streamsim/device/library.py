@@ -1,6 +1,6 @@
-"""Device profiles by name: shipped ones, the user's own, those in TOML files, and those made from a card's name.
+"""Device profiles by name: shipped ones, those in TOML files, and those made from a card's name.
 
-In a shipped profile, every number has a source. The user's profiles are in :func:`own_folder`.
+In a shipped profile, every number has a source.
 
 **Front ends.** The library or language that a program is written in sets the host's seconds in each call. A call of an
 array library takes several times as long as the bare CUDA call that it makes, and the library also has to make the
@@ -23,7 +23,6 @@ from functools import cache
 from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -98,22 +97,6 @@ def device_names() -> list[str]:
     return sorted(file.name.removesuffix(SUFFIX) for file in PROFILES.iterdir() if file.name.endswith(SUFFIX))
 
 
-def own_folder() -> Path:
-    """Return the folder of the user's own profiles: ``streamsim/devices`` in the system's configuration folder."""
-    from click import get_app_dir  # loaded with the commands, where Ctrl-C is expected
-
-    return Path(get_app_dir("streamsim"), "devices")
-
-
-def own_device_names() -> list[str]:
-    """Return the names of the profiles in :func:`own_folder`, except names of shipped profiles, alphabetically."""
-    try:
-        names = {file.name.removesuffix(SUFFIX) for file in own_folder().iterdir() if file.name.endswith(SUFFIX)}
-    except OSError:  # there is no such folder
-        return []
-    return sorted(names - set(device_names()))
-
-
 def digest_of(device: Device) -> str:
     """Return a digest, 16 hexadecimal digits, of all numbers and rules that predictions take from a profile."""
     words = ("name", "description", "sources", "link")
@@ -160,9 +143,9 @@ def without_retired(profile: dict[str, Any]) -> dict[str, Any]:
 def load_device(name_or_path: str | Path) -> Device:
     """Load a device profile by its name or from a TOML file.
 
-    A shipped profile's name comes first, in upper or lower case, then the name of one of the user's own profiles, then
-    a path, then a card's name as a recording has it, such as ``NVIDIA GeForce GTX 1060``. ``h200:cupy`` is the profile
-    ``h200`` with the calls of CuPy programs: :mod:`streamsim.device.library`. Raises InputError for an unknown name
+    A shipped profile's name comes first, in upper or lower case, then a path, then a card's
+    name as a recording has it, such as ``NVIDIA GeForce GTX 1060``. ``h200:cupy`` is the profile ``h200`` with the
+    calls of CuPy programs: :mod:`streamsim.device.library`. Raises InputError for an unknown name
     (listing the known names and the nearest one) and for a bad file.
 
     Warns with a :class:`streamsim.errors.Notice` if the profile is made from a card's name.
@@ -175,8 +158,6 @@ def load_device(name_or_path: str | Path) -> Device:
         return parse_device((PROFILES / file).read_bytes(), file)
     if os.path.isfile(path):
         return read_device(path)
-    if name in own_device_names():
-        return read_device(own_folder() / f"{name}{SUFFIX}")
     return read_device(path) if path.suffix == SUFFIX else _card_named(name)
 
 
@@ -189,7 +170,7 @@ def _card_named(name: str) -> Device:
             made = profile_of_card(name)
             warnings.warn(assumptions_of(made), Notice, stacklevel=3)
             return made
-    names = [*device_names(), *own_device_names()]
+    names = device_names()
     nearest = get_close_matches(name.lower(), names, n=1)
     hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
     raise InputError(f"device = {shown(name)}: neither a shipped profile ({', '.join(names)}) nor a file{hint}")
@@ -319,7 +300,7 @@ def assumptions_of(device: Device) -> str:
 
 def shipped_front_ends() -> Mapping[str, FrontEnd]:
     """Return the shipped front ends by name, for profiles that have none of their own."""
-    return MappingProxyType(_assumed().front_ends)
+    return _assumed().front_ends
 
 
 def front_end_names(device: Device) -> list[str]:

@@ -1,4 +1,4 @@
-"""A workload's file says how to cut, issue and predict it, options win; init writes one; devices of one's own."""
+"""A workload's file says how to cut, issue and predict it, options win; init writes one."""
 
 import json
 import re
@@ -10,7 +10,6 @@ from stamped import figures, unstamped
 
 from streamsim.cli import main
 from streamsim.cli.files import WORKLOAD
-from streamsim.device import load_device, write_device
 from streamsim.program import PLAN
 
 WORK = 'inputs = ["4MiB"]\noutputs = ["4MiB"]\nkernels = ["80us"]\n'
@@ -20,7 +19,6 @@ OPTIONS = ("--h2d", "4MiB", "--kernel", "80us", "--d2h", "4MiB")
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     return tmp_path
 
 
@@ -102,16 +100,3 @@ def test_init_writes_a_file_whose_every_line_is_read_and_never_over_one(
         path.write_text(re.sub(rf"^# {re.escape(setting)}$", setting, WORKLOAD, flags=re.MULTILINE))
         assert main(["code", "workload.toml", "--as", "schedule"]) == 0, setting
     assert {setting.split()[0] for setting in settings} | {"chunks", "streams", "device"} >= set(PLAN)
-
-
-def test_a_device_of_ones_own_is_found_by_name(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    own = folder / "config" / "streamsim" / "devices"
-    own.mkdir(parents=True)
-    write_device(load_device("a100"), own / "mine.toml")
-    write_device(load_device("a100"), own / "h200.toml")  # a shipped name stays what it is
-    assert figures_of(capsys, "predict", *OPTIONS, "--device", "mine") == figures_of(
-        capsys, "predict", *OPTIONS, "--device", "a100"
-    )
-    assert main(["devices", "--json"]) == 0
-    assert [row["name"] for row in json.loads(capsys.readouterr().out)["devices"]][-1] == "mine"
-    assert load_device("h200").name == "h200"
