@@ -34,7 +34,6 @@ from streamsim.program import (
     build,
     depth_first,
     offload,
-    one_stream,
     prefetch,
     read_layers,
     read_schedule,
@@ -55,6 +54,6 @@ __all__ = ["Answer", "Best", "Explanation", "Measured", "Prediction", "Timeline"
 __all__ += ["best", "check", "code_of", "diagnose", "explain", "loop_advice", "predict", "sweep", "what_if"]
 __all__ += ["Change", "Config", "Grid", "Layer", "Layers", "Loop", "Program", "Recording", "Schedule", "Sweep"]
 __all__ += ["Workload", "WorkloadKernel", "read_workload", "workload_of_sizes"]
-__all__ += ["breadth_first", "build", "depth_first", "offload", "one_stream", "prefetch", "ring", "serial"]
+__all__ += ["breadth_first", "build", "depth_first", "offload", "prefetch", "ring", "serial"]
 __all__ += ["read_layers", "read_recording", "read_schedule", "write_schedule"]
 __all__ += ["Device", "InputError", "__version__", "device_names", "load_device"]

@@ -29,7 +29,6 @@ from streamsim.program import (
     WorkloadKernel,
     breadth_first,
     depth_first,
-    one_stream,
     prefetch,
     ring,
     serial,
@@ -432,7 +431,7 @@ def built(draw: st.DrawFn) -> tuple[Workload, Schedule, int]:
     more: dict[str, Any] = {"memory": memory, "launch": launch}
     makers: tuple[Callable[[], Schedule], ...] = (
         lambda: serial(workload, chunks, memory),
-        lambda: one_stream(workload, chunks, **more),
+        lambda: depth_first(workload, chunks, 1, **more),
         lambda: depth_first(workload, chunks, streams, **more),
         lambda: breadth_first(workload, chunks, streams, **more),
         lambda: ring(workload, chunks, buffers, **more),

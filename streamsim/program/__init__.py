@@ -35,7 +35,6 @@ from streamsim.program.patterns import (
     depth_first,
     loop_of,
     most_streams,
-    one_stream,
     prefetch,
     ring,
     serial,

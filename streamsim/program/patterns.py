@@ -549,11 +549,6 @@ def depth_first(
     return Config("depth-first", chunks, streams, None, memory, launch).schedule(workload)
 
 
-def one_stream(workload: Workload, chunks: int = 1, memory: HostMemory = "pinned", launch: Launch = "live") -> Schedule:
-    """Return an asynchronous program in one stream: nothing overlaps on the card."""
-    return depth_first(workload, chunks, 1, memory, launch)
-
-
 def breadth_first(
     workload: Workload, chunks: int, streams: int, memory: HostMemory = "pinned", launch: Launch = "live"
 ) -> Schedule:

@@ -27,7 +27,6 @@ from streamsim.program import (
     WaitThread,
     breadth_first,
     depth_first,
-    one_stream,
 )
 from streamsim.transform import Source, Work, in_pieces, in_streams, pinned, prefetched, slow_calls, steps_of
 from streamsim.transform import changes as change
@@ -60,7 +59,7 @@ def test_a_step_begins_with_a_copy_to_the_card_behind_other_work() -> None:
 def test_chunks_dealt_out_to_streams_are_the_depth_first_pattern(chunks: int, streams: int, name: str) -> None:
     """A pipeline in one stream, its steps in so many: what the pattern for that many streams takes, on any card."""
     device, workload = load_device(name), pipeline_of(12 * 65536)
-    dealt = in_streams(one_stream(workload, chunks), min(streams, chunks))
+    dealt = in_streams(depth_first(workload, chunks, 1), min(streams, chunks))
     assert simulate(dealt, device).makespan_s == simulate(depth_first(workload, chunks, streams), device).makespan_s
 
 

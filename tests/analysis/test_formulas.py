@@ -22,7 +22,7 @@ from streamsim.analysis import (
 )
 from streamsim.device import load_device
 from streamsim.model import simulate
-from streamsim.program import Workload, WorkloadKernel, depth_first, one_stream
+from streamsim.program import Workload, WorkloadKernel, depth_first
 
 MULTI_COPY = (0.686592, 0.054848, 0.704832)  # ms of an A100's run of the sample
 BY_HAND: list[tuple[Callable[..., float], tuple[float, ...], float]] = [
@@ -59,7 +59,7 @@ def test_the_stages_of_a_schedule() -> None:
 def test_the_formulas_agree_where_nothing_can_overlap() -> None:
     """One chunk on the ideal device: all of them but the asymptotic one give the serial time, which is the makespan."""
     device = load_device("ideal")
-    schedule = one_stream(Workload(1 << 20, (4,), (4,), (WorkloadKernel(duration_s=100e-6),)))
+    schedule = depth_first(Workload(1 << 20, (4,), (4,), (WorkloadKernel(duration_s=100e-6),)), 1, 1)
     predictions = published_of(stage_times(schedule, device))
     serial_s = simulate(schedule, device).makespan_s
     assert predictions.pop("simpleMultiCopy") < serial_s

@@ -14,7 +14,6 @@ from streamsim.program import (
     WorkloadKernel,
     breadth_first,
     depth_first,
-    one_stream,
     prefetch,
     ring,
     serial,
@@ -85,7 +84,7 @@ def test_serial_and_one_stream_take_the_sum(h: int, k: int, d: int, chunks: int)
     for copy_engines in (0, 1, 2):
         device = card.make_device(copy_engines=copy_engines)
         assert makespan(serial(workload, chunks), device) == chunks * (h + k + d)
-        assert makespan(one_stream(workload, chunks), device) == chunks * (h + k + d)
+        assert makespan(depth_first(workload, chunks, 1), device) == chunks * (h + k + d)
         assert makespan(serial(workload), device) == chunks * (h + k + d)
 
 

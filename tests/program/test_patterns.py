@@ -28,7 +28,6 @@ from streamsim.program import (
     breadth_first,
     build,
     depth_first,
-    one_stream,
     prefetch,
     ring,
     serial,
@@ -195,7 +194,7 @@ def test_depth_first_goes_chunk_by_chunk_and_breadth_first_stage_by_stage() -> N
     workload = Workload(3, (4, 4), (4,), (card.MS_KERNEL,))
     assert shape(depth_first(workload, 3, 2)) == "h1 h1 k1 d1 h2 h2 k2 d2 h1 h1 k1 d1"
     assert shape(breadth_first(workload, 3, 2)) == "h1 h1 h2 h2 h1 h1 k1 k2 k1 d1 d2 d1"
-    assert shape(one_stream(workload, 2)) == "h1 h1 k1 d1 h1 h1 k1 d1"
+    assert shape(depth_first(workload, 2, 1)) == "h1 h1 k1 d1 h1 h1 k1 d1"
     assert shape(serial(workload)) == "h1! h1! k1 d1!"
 
 

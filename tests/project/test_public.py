@@ -38,7 +38,6 @@ from streamsim import (
 )
 from streamsim.analysis import interval, lower_bound, timed_alone, work_bound
 from streamsim.device import changed, link_words
-from streamsim.program import one_stream
 from streamsim.recorded import profile_of, program_of, replay, without_recording
 from streamsim.report import plot_gantt
 from streamsim.search import best_offload, best_program, evaluate
@@ -133,7 +132,7 @@ DOORS: dict[str, Callable[[Any], object]] = {
     "what_if": lambda device: what_if(SCHEDULE, device, [graph()]).to_json(),
     "diagnose": lambda device: diagnose(WORKLOAD, device, 1e-3).to_json(),
     "loop_advice": lambda device: loop_advice(Loop(batch=2, batch_bytes=1 << 20, step_s=1e-3), device).to_json(),
-    "best_program": lambda device: best_program(one_stream(WORKLOAD, 3), device).to_json(),
+    "best_program": lambda device: best_program(depth_first(WORKLOAD, 3, 1), device).to_json(),
     "replay": lambda device: replay(recorded(simulate(SCHEDULE, "ideal")), device).predicted_s,
     "program_of": lambda device: program_of(recorded(simulate(SCHEDULE, "ideal")), device=device).schedule,
     "without_recording": lambda device: without_recording(recorded(simulate(SCHEDULE, "ideal")), device).predicted_s,

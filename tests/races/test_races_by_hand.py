@@ -114,29 +114,6 @@ def test_an_event_that_is_there_is_waited_for(between: tuple[Op, ...], event: in
     assert found.wait == MissingWait(0, len(ops) - 1, event)
 
 
-def test_warnings_by_hand() -> None:
-    found = check(
-        program(
-            WaitEvent(0, 2),  # recorded only later
-            into(1),
-            RecordEvent(0, 1),
-            WaitEvent(0, 1),  # its own stream
-            WaitEvent(0, 2),
-            WaitEvent(0, 2),  # again
-            Synchronize(event=1),  # never recorded
-            out(2),
-        )
-    )
-    assert [(f.rule, f.ops) for f in found] == [
-        ("unrecorded-event", (0,)),
-        ("redundant-wait", (3,)),
-        ("redundant-wait", (5,)),
-        ("unrecorded-event", (6,)),
-        ("unsynchronised-output", (7,)),
-    ]
-    assert {f.severity for f in found} == {"warning"}
-
-
 def test_a_wait_for_an_earlier_op_forgets_no_later_one() -> None:
     """The host has waited for both copies, so the kernel comes after the second as well."""
     there = Region("d", 32, 16)

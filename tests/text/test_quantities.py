@@ -172,19 +172,12 @@ def test_a_range_with_a_factor_ends_at_its_end_if_it_hits_it(first: float, n: in
 @pytest.mark.parametrize(
     ("text", "named"),
     [
-        ("", "'': expected a count"),
-        ("0", "'0': "),
         ("4..1", "'4..1': expected a smaller and a larger number"),
         ("1..", "'1..': expected a count"),
-        ("..4", "'..4': expected a count"),
         ("1..4..8", "'4..8': expected a count"),
-        *(
-            (f"1..8*{factor}", f"'1..8*{factor}': expected a smaller and a larger number")
-            for factor in ("1", "0", "0.5")
-        ),
-        *((f"1..8*{factor}", f"'1..8*{factor}': expected a count") for factor in ("x", "inf", "1.2.3")),
+        ("1..8*0.5", "'1..8*0.5': expected a smaller and a larger number"),
+        ("1..8*x", "'1..8*x': expected a count"),
         ("1..8+0", "'0': "),
-        ("1..8+2*2", "'1..8+2*2': expected a count"),
         ("1,,2", "'': expected a count"),
         ("1..5000000", "'1..5000000': more than 1000000 values"),
     ],
