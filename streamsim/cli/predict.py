@@ -49,7 +49,6 @@ from streamsim.cli.work import (
     ALONE,
     Asked,
     Issued,
-    names_of,
     read_issued,
     refuse,
     work_of,
@@ -127,7 +126,7 @@ def _configurations(params: dict[str, Any]) -> _Found:
     asked: dict[str, Any] = {name: str(value) for name, value in more.items() if value is not None}
     if params["settings"]:
         asked["set"] = dict(split_setting(text, "NAME=VALUE such as h2d.latency=1us") for text in params["settings"])
-    found = sweep(workload_asked(params), names_of(params["device"]), **asked)
+    found = sweep(workload_asked(params), list(map(str.strip, params["device"].split(","))), **asked)
     rows = rows_for_table(found)
     lines = cache(lambda: {words: simulate(*scenario) for words, scenario in scenarios_of(rows, found).items()})
     return _Found(rows, list(taken_for_granted(found)), lines)
@@ -142,7 +141,7 @@ def _programs(context: click.Context, programs: Iterable[tuple[Path, Issued]]) -
     if isinstance(asked.connections, Listed):
         raise InputError(f"--connections {asked.connections}: a program takes one value at a time; give one")
     for path, issued in programs:
-        for name in names_of(str(asked.device)):
+        for name in map(str.strip, str(asked.device).split(",")):
             work = work_on(context, issued, replace(asked, device=name)).work
             p, card = predict(work.schedule, work.device), work.device
             times = {**attributes(p, "makespan_s", "serial_s", "speedup"), WITHIN: p.known_within or None}

@@ -22,6 +22,7 @@ LINES = {
     "predict --h2d 4KiB --kernel 1ms/0": "--kernel = '1ms/0': launches = 0: expected a whole number from 1",
     "predict --h2d 4KiB --order depth-first,best": "order = 'best': expected one of",
     "predict --h2d 4KiB --set host.copy=4GB/s": "host.copy_s = '4GB/s': expected a time",
+    "predict p.json p.json --device ,": "device = '': neither a shipped profile",
     "predict --h2d 4KiB --device none.toml": "none.toml: cannot read it: no such file",
     "predict --h2d 4KiB --trace a\0b": "a\\x00b: cannot write it: embedded null byte",
     "predict --h2d 4KiB --plot x.gif": "x.gif: expected a file name that ends in",
