@@ -231,7 +231,6 @@ def _predicted(asked: Asked) -> Prediction:
 
 @click.command("sweep", cls=BriefCommand)
 @pipeline_options
-@option("--scale", "Factor of the whole workload: elements, kernels' times, --host-load.")
 @device_options
 @option("--file", "A TOML file with these options by name. Options on the command line win.", FILE)
 @option("--output -o", "File to write: .csv or .jsonl. Default: standard output.", OUTPUT)
@@ -292,8 +291,9 @@ def sweep_command(
         elif output is None:
             tally = Tally()
             print_data(header(kind, sweep.columns))
-            for block in tally.counted(sweep_blocks(sweep, 0, executor)):
-                print_data(encoded(kind, block.rows))
+            for _, rows, left_out in sweep_blocks(sweep, 0, executor):
+                tally.add(rows, left_out)
+                print_data(encoded(kind, rows))
             _say_left_out(tally)
             for line in notes:
                 note(line)
@@ -367,10 +367,12 @@ def rows_for_table(sweep: Sweep, executor: Any = None) -> list[dict[str, Any]]:
     """Predict the rows, and note which combinations were left out. Raises InputError for too many."""
     if len(sweep) > MOST_IN_TABLE:
         raise InputError(f"{len(sweep):,} combinations are too many for a table; give --output FILE or --format csv")
-    tally = Tally()
-    rows = [row for block in tally.counted(sweep_blocks(sweep, 0, executor)) for row in block.rows]
+    tally, found = Tally(), list[dict[str, Any]]()
+    for _, rows, left_out in sweep_blocks(sweep, 0, executor):
+        tally.add(rows, left_out)
+        found += rows
     _say_left_out(tally)
-    return rows
+    return found
 
 
 def _predicting(rows: list[dict[str, Any]], given: dict[str, list[str]], sweep: Sweep) -> str:
@@ -380,7 +382,7 @@ def _predicting(rows: list[dict[str, Any]], given: dict[str, list[str]], sweep: 
     """
     varying = {name for name in rows[0] if len({row[name] for row in rows}) > 1} if rows else set[str]()
     arrays = {option for option, column in ARRAYS.items() if any(name.startswith(column) for name in varying)}
-    if "scale" in given or any(len(given.get(option, ())) != 1 for option in arrays):
+    if any(len(given.get(option, ())) != 1 for option in arrays):
         return ""
     shown = varying | arrays | {*longest_axes(sweep)}
     return predicting({f"--{name.removesuffix('_s').replace('_', '-')}" for name in shown})

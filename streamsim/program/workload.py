@@ -167,28 +167,6 @@ class WorkloadKernel(Checked, frozen=True, omit_defaults=True):
         latency_s = min(self.latency_s * factor, min(scaled._times_s) / self.launches)
         return msgspec.structs.replace(scaled, latency_s=latency_s)
 
-    def over(self, factor: float, elements: float) -> WorkloadKernel:
-        """Return the timed kernel over ``factor`` times the work, which then has ``elements`` elements.
-
-        The whole, and each share of it, take ``factor`` times as long. ``threads`` grows as much if it is given. The
-        times of numbers of elements stay, and so does the least time of a launch. A known part never takes longer than
-        the whole; if it would, the whole takes as long as this part.
-        """
-        least_s, is_whole = self.latency_s * self.launches, self.duration_s is not None
-        shares = (Point(p.at, max(least_s, _times(p.duration_s, factor))) for p in self.points if p.at <= 1)
-        of_elements = (p for p in self.points if p.at > 1 and not (is_whole and p.at >= elements))
-        whole_s = max(least_s, self._at_least_s(elements), _times(self.duration_s or 0.0, factor))
-        threads = min(LARGEST_BYTES, max(1, round(self.threads * factor))) if self.threads else 0
-        return msgspec.structs.replace(
-            self, duration_s=whole_s if is_whole else None, points=(*shares, *of_elements), threads=threads
-        )
-
-    def _at_least_s(self, elements: float) -> float:
-        """Return the least seconds of ``elements`` elements: the longest known time of no more, or of the fewest."""
-        known = sorted((point.at, point.duration_s) for point in self.points if point.at > 1)
-        fewer = [seconds for at, seconds in known if at <= elements]
-        return max(fewer or [seconds for _, seconds in known[:1]], default=0.0)
-
     def parts(self, elements: int) -> tuple[tuple[float, float], ...]:
         """Return (share, seconds of one launch) of the parts with known times, ascending, without the whole.
 

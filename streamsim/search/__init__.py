@@ -25,7 +25,6 @@ from streamsim.search.sweep import (
     encoded,
     format_of,
     header,
-    predict_block,
     read_asked,
     read_rows,
     sweep,

@@ -23,7 +23,6 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from contextlib import suppress
 from functools import lru_cache, partial
 from itertools import chain, groupby, islice
 from math import prod
@@ -54,7 +53,6 @@ from streamsim.errors import (
     SHORTEST_KERNEL_S,
     InputError,
     NoRoomError,
-    check_number,
     from_cell,
     short,
     shown,
@@ -110,7 +108,7 @@ SweptRow = dict[str, Any]
 
 
 class Axis(msgspec.Struct, frozen=True):
-    """An axis of a sweep: the name of its column (or ``scale``), and its values."""
+    """An axis of a sweep: the name of its column, and its values."""
 
     name: str
     values: tuple[Any, ...]
@@ -190,8 +188,7 @@ class Sweep(msgspec.Struct, frozen=True):
                 new[field_name] = tuple(map(_retimed, old, values))
             elif values:
                 new[field_name] = tuple(per_element(name, size, base.elements or 1) for size in values)
-        workload = replace(base, **new)
-        return scaled(workload, point["scale"]) if "scale" in point else workload
+        return replace(base, **new)
 
     def rows(self, executor: Any = None, fast: bool | None = None) -> Iterator[SweptRow]:
         """Predict the combinations in order. Yield a row, a dict with the keys ``columns``, for each of them.
@@ -294,56 +291,26 @@ def _retimed(kernel: WorkloadKernel, given: float | WorkloadKernel) -> WorkloadK
     return given if given.name != WorkloadKernel().name else replace(given, name=kernel.name)
 
 
-def scaled(workload: Workload, factor: float) -> Workload:
-    """Return the workload with its elements or bytes, its kernels' work and its host load multiplied by ``factor``."""
-    check_number("scale", factor, 1e-9, 1e9)
-    work = workload.work * factor
-    new: dict[str, Any] = {
-        "kernels": tuple(kernel.over(factor, work) if kernel.is_timed else kernel for kernel in workload.kernels),
-        "host_load_s": workload.host_load_s * factor,
-    }
-    if workload.elements:
-        new["elements"] = max(1, round(workload.elements * factor))
-    else:
-        for name in ("inputs", "outputs"):
-            new[name] = tuple(max(1, round(n * factor)) for n in getattr(workload, name))
-    return replace(workload, **new)
-
-
 # Prediction
 
 
-class Tally:
+class Tally(msgspec.Struct):
     """The rows of a sweep so far: their number, the fastest one, and the combinations without a row.
 
     ``left_out``: by why, how many there are, and the message of the first one.
     """
 
-    def __init__(self) -> None:
-        self.rows = 0
-        self.fastest: SweptRow | None = None
-        self.left_out: dict[str, tuple[int, str]] = {}
+    rows: int = 0
+    fastest: SweptRow | None = None
+    left_out: dict[str, tuple[int, str]] = {}
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Tally) and vars(self) == vars(other)
-
-    def counted(self, blocks: Iterable[Block]) -> Iterator[Block]:
-        """Yield the blocks, each once it is counted."""
-        for block in blocks:
-            self.add(block.rows)
-            for why, (count, reason) in block.left_out.items():
-                self.leave_out(why, reason, count)
-            yield block
-
-    def add(self, rows: Sequence[SweptRow]) -> None:
-        """Count more rows."""
+    def add(self, rows: Sequence[SweptRow], left_out: Mapping[str, tuple[int, str]] | None = None) -> None:
+        """Count more rows, and more combinations without one."""
         self.rows += len(rows)
         self.fastest = min(filter(None, (self.fastest, *rows)), key=itemgetter("makespan_s"), default=None)
-
-    def leave_out(self, why: str, reason: str, count: int = 1) -> None:
-        """Count combinations that have no row."""
-        before, first = self.left_out.get(why, (0, reason))
-        self.left_out[why] = before + count, first
+        for why, (count, reason) in (left_out or {}).items():
+            before, first = self.left_out.get(why, (0, reason))
+            self.left_out[why] = before + count, first
 
     def issued(self, some: Iterable[Combination | InputError]) -> Iterator[Combination]:
         """Yield the combinations that can be issued; count the others."""
@@ -351,7 +318,7 @@ class Tally:
             if isinstance(found, Combination):
                 yield found
             else:
-                self.leave_out(NO_ROOM if isinstance(found, NoRoomError) else UNISSUED, str(found))
+                self.add([], {NO_ROOM if isinstance(found, NoRoomError) else UNISSUED: (1, str(found))})
 
 
 class Block(NamedTuple):
@@ -484,7 +451,7 @@ def write_sweep(
     - ``executor``, ``fast``, ``block``: as for :func:`sweep_blocks`.
     - ``progress``: a function that is called with the number of combinations done and of all.
 
-    Block do not depend on when or where they are made, so the file ends up the same, byte for byte. Return the count of
+    Rows do not depend on when or where they are made, so the file ends up the same, byte for byte. Return the count of
     all rows. Raises InputError if ``path`` holds anything else or cannot be written.
     """
     form, path, tally = format_of(path, form), Path(path), Tally()
@@ -492,11 +459,12 @@ def write_sweep(
         start = _resumed(sweep, path, form, tally) if path.is_file() else 0
         with open(path, "ab") as file:
             file.write(b"" if tally.rows else header(form, sweep.columns))
-            for rows in tally.counted(sweep_blocks(sweep, start, executor, fast, block)):
-                file.write(encoded(form, rows.rows))
+            for stop, rows, left_out in sweep_blocks(sweep, start, executor, fast, block):
+                tally.add(rows, left_out)
+                file.write(encoded(form, rows))
                 file.flush()
                 if progress is not None:
-                    progress(rows.stop, len(sweep))
+                    progress(stop, len(sweep))
     except BrokenPipeError:
         raise
     except OSError as error:
@@ -510,18 +478,14 @@ def _resumed(sweep: Sweep, path: Path, form: str, tally: Tally) -> int:
     The last whole row is made anew; without one, the first is. Raises InputError for a file of anything else.
     """
     other = InputError(f"{path}: holds something else than rows of this sweep; choose another name")
-    columns, head, last, line = sweep.columns, header(form, sweep.columns), b"", b""
+    head, last, line = header(form, sweep.columns), b"", b""
     with open(path, "rb") as file:
         begin, end = file.read(len(head)), 0
         while begin == head and (line := file.readline(LONGEST_ROW)).endswith(b"\n"):
             try:
-                row = _read(form, columns, line)
+                tally.add([_read(form, sweep.columns, line)])
             except (ValueError, csv.Error):
                 raise other from None
-            times = [row.get(name) for name in RESULTS if row.get(name) is not None or name != WITHIN]
-            if tuple(row) != columns or not all(isinstance(value, int | float) for value in times):
-                raise other
-            tally.add([row])
             last, end = line, file.tell()
     found = next(islice(tally.issued(combinations(sweep)), max(0, tally.rows - 1), None), None)
     ours = encoded(form, predict_block(sweep, found.number, found.number + 1, is_fast()).rows) if found else b""
@@ -544,11 +508,16 @@ def read_rows(path: str | os.PathLike[str], form: str | None = None) -> Iterator
 
 
 def _read(form: str, names: Sequence[str], line: bytes) -> SweptRow:
-    """Return the row in a line of a file. Raises ValueError or csv.Error for other lines."""
+    """Return the row in a line of a file. Raises ValueError or csv.Error for a line without names and times."""
     if form == "jsonl":
-        return msgspec.json.decode(line, type=SweptRow)
-    (cells,) = csv.reader([line.decode()])
-    return {name: _value(name, text) for name, text in zip(names, cells, strict=True)}
+        row = msgspec.json.decode(line, type=SweptRow)
+    else:
+        (cells,) = csv.reader([line.decode()])
+        row = {name: _value(name, text) for name, text in zip(names, cells, strict=True)}
+    times = [*map(row.get, RESULTS[:3]), row.get(WITHIN) or 0.0]
+    if tuple(row) != tuple(names or row) or not all(isinstance(value, int | float) for value in times):
+        raise ValueError("a row without its times")
+    return row
 
 
 def _value(name: str, text: str) -> Any:
@@ -567,13 +536,6 @@ USUAL_DEVICE = "h200"
 Asked = dict[str, list[str]]  # the texts under each of NAMES; under "set" texts such as "h2d.latency_s=1us,2us"
 
 
-def _scale(text: str, field: str) -> float:
-    with suppress(ValueError):
-        if 1e-9 <= float(text) <= 1e9:
-            return float(text)
-    raise InputError(f"{field} = {shown(text)}: expected a number from 1e-09 to 1e+09")
-
-
 def _kernels(text: str, name: str) -> Sequence[float | WorkloadKernel]:
     """Return the times of an axis in seconds, or the one kernel that has launches or other keys besides a time."""
     if {"@", "=", "/"} & {*text}:
@@ -588,8 +550,11 @@ _times: Values = partial(expand, parse=parse_seconds, whole=False, step_by_one=F
 _numbers: Values = partial(expand, parse=partial(parse_number, most=MOST_CHUNKS))
 DEVICE_AXES: dict[str, Values] = {"connections": partial(expand, parse=partial(parse_count, most=32))}
 WORK_AXES: dict[str, Values] = {
-    **{"h2d": _sizes, "kernel": _kernels, "d2h": _sizes, "host_work": _times, "host_load": _times},
-    "scale": partial(expand, parse=_scale, whole=False),
+    "h2d": _sizes,
+    "kernel": _kernels,
+    "d2h": _sizes,
+    "host_work": _times,
+    "host_load": _times,
 }
 CONFIG_AXES: dict[str, Values] = {
     "memory": lambda text, name: chosen(name, text, HOST_MEMORIES),
@@ -600,7 +565,7 @@ CONFIG_AXES: dict[str, Values] = {
     "streams": _numbers,
 }
 OF_THE_DEVICE = ("device", "front_end", "connections", "memory_limit", "set")
-NAMES = ("workload", *OF_THE_DEVICE, *ARRAYS, *ONCE, "elements", *HOST, "scale", *CONFIG_AXES)
+NAMES = ("workload", *OF_THE_DEVICE, *ARRAYS, *ONCE, "elements", *HOST, *CONFIG_AXES)
 
 
 def read_asked(path: str | os.PathLike[str]) -> Asked:
@@ -656,7 +621,7 @@ def sweep(
 
     - How to cut and issue: ``chunks``, ``streams``, ``order``, ``buffers`` (None: one for each chunk), ``memory``,
       ``launch``.
-    - The work: ``host_work``, ``host_load``, ``scale``.
+    - The work: ``host_work``, ``host_load``.
     - The device: ``front_end``, ``connections``, ``memory_limit``, and ``set``, a dict from names of a
       profile's numbers to values.
     - Without a workload: ``h2d``, ``kernel`` and ``d2h`` (a list has an entry for each array or kernel), ``elements``,
@@ -696,7 +661,7 @@ def _workload(texts: Asked, given: Workload | None) -> Workload:
     own = [name for name in ("elements", *ONCE) if name in texts]
     if given is not None:
         for name in own:
-            raise InputError(f"{name}: the workload says it; leave it out, or use scale for other sizes")
+            raise InputError(f"{name}: the workload says it; leave it out")
         return given
     if not texts.keys() & {*ARRAYS}:
         nothing = ", as nothing is cut of what is copied once" if texts.keys() & {*ONCE} else ""

@@ -297,7 +297,7 @@ _JSON = {
 # TOML by kind: names that only this kind has.
 _TOML = {"device": {"compute", "host", "copy_engines"}, "workload": {"inputs", "outputs", "kernels"}}
 _TOML |= {"layers": {"layers", "passes", "direction"}, "loop": {"batch", "sample", "batch_bytes", "step"}}
-_TOML |= {"sweep": {"set", "h2d", "d2h", "kernel", "scale", "workload"}}
+_TOML |= {"sweep": {"set", "h2d", "d2h", "kernel", "workload"}}
 
 
 def mistaken_for(kind: str, data: bytes) -> str:

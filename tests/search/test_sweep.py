@@ -22,9 +22,7 @@ from streamsim.program import (
     Workload,
     WorkloadKernel,
     build,
-    depth_first,
     serial,
-    workload_of_sizes,
 )
 from streamsim.search import Axis, Combination, Sweep, combinations, read_asked, sweep, sweep_blocks, sweep_of
 
@@ -98,42 +96,19 @@ def test_rows_depend_neither_on_the_blocks_nor_on_where_it_starts(block: int, st
 
 
 def test_a_workloads_file_with_other_sizes_and_times(tmp_path: Path) -> None:
-    """One for each array and kernel that it has, in bytes, which are scaled with all else."""
+    """One for each array and kernel that it has, in bytes."""
     kernels = (WorkloadKernel(duration_s=1e-3), WorkloadKernel("sincos", parameter=10))
     write_toml(Workload(1 << 16, (4, 8), (2,), kernels), tmp_path / "w.toml")
-    asked = {"workload": [str(tmp_path / "w.toml")], "scale": ["1,2"]}
+    asked = {"workload": [str(tmp_path / "w.toml")]}
     rows = rows_of(sweep_of({**asked, "h2d": ["64KiB,128KiB", "64KiB"]}))
-    assert [(row["elements"] >> 16, row["h2d_bytes_1"] >> 16, row["d2h_bytes"] >> 16) for row in rows] == [
-        *((1, 1, 2), (2, 2, 4), (1, 2, 2), (2, 4, 4))
-    ]
+    assert [(row["h2d_bytes_1"] >> 16, row["d2h_bytes"] >> 16) for row in rows] == [(1, 2), (2, 2)]
     assert {row["kernel_s_2"] for row in rows} == {None}
     with pytest.raises(InputError, match="kernel_s: 1 given; the workload has 2"):
         sweep_of({**asked, "kernel": ["1ms"]})
-    launches = sweep_of({**asked, "kernel": ["25ms/600", "2ms"], "scale": ["1"]})
+    launches = sweep_of({**asked, "kernel": ["25ms/600", "2ms"]})
     assert [kernel.name for kernel in launches.workload_at(launches.point(0)).kernels] == ["kernel", "sincos"]
     (row,) = rows_of(launches)
     assert (row["kernel_s_1"], row["kernel_launches_1"], row["kernel_launches_2"]) == (25e-3, 600, 1)
-
-
-@pytest.mark.parametrize(
-    ("kernel", "twice", "half"),
-    [
-        ("4ms", "8ms", "2ms"),
-        ("4ms,latency=1ms", "8ms,latency=1ms", "2ms,latency=1ms"),
-        ("4ms,30us@64Ki", "8ms,30us@64Ki", "2ms,30us@64Ki"),
-        ("4ms,60us@1/64", "8ms,120us@1/64", "2ms,30us@1/64"),
-        ("4ms/100,threads=1Mi", "8ms/100,threads=2Mi", "2ms/100,threads=512Ki"),
-    ],
-)
-def test_a_scaled_workload_is_the_one_written_out(kernel: str, twice: str, half: str) -> None:
-    """So many elements and the least of a launch take what they did, the whole and shares of it as many times."""
-    asked = {"h2d": ["64MiB"], "kernel": [kernel], "scale": ["1,2,0.5"], "chunks": ["16"], "streams": ["4"]}
-    found = [row["makespan_s"] for row in rows_of(sweep_of(asked))]
-    written = [("64MiB", kernel), ("128MiB", twice), ("32MiB", half)]
-    assert found == [
-        simulate(depth_first(workload_of_sizes([size], [text]), 16, 4), load_device("h200")).makespan_s
-        for size, text in written
-    ]
 
 
 # Sweep files
