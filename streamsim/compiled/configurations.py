@@ -11,10 +11,10 @@ whole numbers.
 
 import os
 from collections import defaultdict, namedtuple
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
-from itertools import accumulate, count, pairwise, repeat
+from itertools import accumulate, count, pairwise, product, repeat
 from operator import attrgetter
 from threading import Lock
 from typing import Any, NamedTuple
@@ -64,7 +64,7 @@ from streamsim.compiled.loop import (
 )
 from streamsim.device import Device
 from streamsim.lowering import ChunkCosts, OpCost, call_ticks, lower, surcharges_of
-from streamsim.program import Body, ChunkLoop, Config, Issue, Launch, Order, Prepare, RecordStep, Workload
+from streamsim.program import ChunkLoop, Config, Issue, Launch, Order, Prepare, RecordStep, Workload
 from streamsim.rules import KERNEL, KINDS, MANY, NEVER, NO_STREAM, NOBODY, NOTHING, ticks
 
 # The loops of all issue orders, as tables
@@ -97,59 +97,42 @@ def loop_tables(stages: program.Stages, jobs: Jobs) -> LoopTables:
     ``jobs``: the numbers of copies in, kernels and copies back of a chunk, and of the copies before the first and
     behind the last chunk.
     """
-    tables = _LoopRows(jobs)
-    of_loop = {
-        (order, ring): tables.add(program.loop_of(order, ring, stages))
-        for order in program.ISSUE_ORDERS
-        for ring in (False, True)
-    }
-    rows = np.array(tables.passes, PASS), np.array(tables.bodies, BODY), np.array(tables.steps, STEP)
-    return LoopTables(*rows, of_loop)
+    passes, bodies, steps, of_loop = list[Row](), list[Row](), list[Row](), {}
+    for order, ring in product(program.ISSUE_ORDERS, (False, True)):
+        first = len(passes)
+        for some, once, later in _passes(program.loop_of(order, ring, stages), jobs):
+            first_body = len(bodies)
+            for rows, follows in some:
+                bodies.append((len(steps), len(steps) + len(rows), follows))
+                steps += rows
+            passes.append((first_body, len(bodies), once, any(follows for _, follows in some), later))
+        of_loop[order, ring] = first, len(passes)
+    return LoopTables(np.array(passes, PASS), np.array(bodies, BODY), np.array(steps, STEP), of_loop)
 
 
-class _LoopRows:
-    """Rows of the tables, while loops are added."""
+def _passes(loop: ChunkLoop, jobs: Jobs) -> Iterator[tuple[list[tuple[list[Row], bool]], bool, bool]]:
+    """Yield the passes of a loop: the steps of each body, whether it follows; ``once`` and ``later`` as in PASS."""
+    copies_in, kernels, copies_out, once_in, once_out = jobs
+    ends = tuple(accumulate((copies_in, kernels, copies_out), initial=0))
+    own = dict(zip(program.STAGES, pairwise(ends), strict=True))
+    opens, joins = ([], []) if loop.roles else ([_row(OPEN)], [_row(JOIN)])
+    if once_in:
+        yield [([_row(ISSUE, 0, 0, once_in), *opens], False)], True, False
+    for number, bodies in enumerate(loop.passes):
+        some = [([_step(step, loop, own) for step in body.steps], body.follows) for body in bodies]
+        yield some, False, kernels > 0 and number > 0
+    if once_out:
+        stream = loop.ends[0] if loop.ends else 0
+        yield [([*joins, _row(ISSUE, stream, once_in, once_in + once_out)], False)], True, False
 
-    def __init__(self, jobs: Jobs) -> None:
-        copies_in, kernels, copies_out, self._once_in, self._once_out = jobs
-        self._has_kernels = kernels > 0
-        kernels += copies_in
-        self._jobs = dict(zip(program.STAGES, pairwise((0, copies_in, kernels, kernels + copies_out)), strict=True))
-        self.passes: list[Row] = []
-        self.bodies: list[Row] = []
-        self.steps: list[Row] = []
 
-    def add(self, loop: ChunkLoop) -> tuple[int, int]:
-        """Add a loop; return its first pass, and the pass behind its last."""
-        first = len(self.passes)
-        opens, joins = ([], []) if loop.roles else ([_row(OPEN)], [_row(JOIN)])
-        if self._once_in:
-            self._pass([([_row(ISSUE, 0, 0, self._once_in), *opens], False)], once=True)
-        for number, bodies in enumerate(loop.passes):
-            rows = [(list(self._steps(body, loop)), body.follows) for body in bodies]
-            self._pass(rows, later=self._has_kernels and number > 0)
-        if self._once_out:
-            stream, end = loop.ends[0] if loop.ends else 0, self._once_in + self._once_out
-            self._pass([([*joins, _row(ISSUE, stream, self._once_in, end)], False)], once=True)
-        return first, len(self.passes)
-
-    def _pass(self, bodies: Sequence[tuple[list[Row], bool]], once: bool = False, later: bool = False) -> None:
-        """Add a pass: the steps of each body, and whether it follows. ``once``, ``later``: see PASS."""
-        first = len(self.bodies)
-        for steps, follows in bodies:
-            self.bodies.append((len(self.steps), len(self.steps) + len(steps), follows))
-            self.steps += steps
-        self.passes.append((first, len(self.bodies), once, any(follows for _, follows in bodies), later))
-
-    def _steps(self, body: Body, loop: ChunkLoop) -> Iterator[Row]:
-        for step in body.steps:
-            if isinstance(step, Prepare):
-                yield _row(PREPARE)
-            elif isinstance(step, Issue):
-                yield _row(ISSUE, step.stream, *self._jobs[step.stage])
-            else:
-                does, distance = (RECORD, step.awaited or 0) if isinstance(step, RecordStep) else (WAIT, step.before)
-                yield _row(does, step.stream, 0, 0, loop.events.index(step.event), distance, step.between_streams)
+def _step(step: Any, loop: ChunkLoop, jobs: Mapping[Any, tuple[int, int]]) -> Row:
+    if isinstance(step, Prepare):
+        return _row(PREPARE)
+    if isinstance(step, Issue):
+        return _row(ISSUE, step.stream, *jobs[step.stage])
+    does, distance = (RECORD, step.awaited or 0) if isinstance(step, RecordStep) else (WAIT, step.before)
+    return _row(does, step.stream, 0, 0, loop.events.index(step.event), distance, step.between_streams)
 
 
 def _row(
