@@ -17,7 +17,7 @@ from streamsim.errors import InputError
 from streamsim.model import simulate
 from streamsim.program import Kernel, Op, RecordEvent, Schedule, WaitEvent
 from streamsim_validate.calibrate import Samples, all_probes, fits, measure_probes, read_samples, write_samples
-from streamsim_validate.calibrate.fits import Link, cold_link, fit_calls, warm_link
+from streamsim_validate.calibrate.fits import Link, cold_link, fit_programs, warm_link
 from streamsim_validate.calibrate.probes import (
     COLD_KINDS,
     KERNELS,
@@ -132,7 +132,7 @@ def test_a_host_that_is_slow_for_some_programs_has_the_calls_of_the_pace_beside_
         for chain, runs in samples().timings.items()
     }
     paces_s = {chain: [speeds[chain] * pace_s for pace_s in paces] for chain, paces in samples().paces_s.items()}
-    assert fit_calls(of_runs(timings, paces_s)) == pytest.approx(fit_calls(samples()))
+    assert fit_programs(of_runs(timings, paces_s)).calls == pytest.approx(fit_programs(samples()).calls)
 
 
 def test_programs_are_measured_with_the_pace_beside_each_run_and_other_probes_without(
@@ -295,7 +295,7 @@ def test_samples_that_give_no_profile_are_one_clear_line() -> None:
     """Each time is possible, but longer chains take no longer; a probe is of another version; or one is missing."""
     known = samples().timings
     with pytest.raises(InputError, match="issued sooner than its first calls alone take"):
-        fit_calls(samples(), after_wait_s=1e-3)
+        fit_programs(samples(), after_wait_s=1e-3)
     with pytest.raises(InputError, match=r"schema_version = 1: .* reads samples of 2; .* again$"):
         replace(samples(), schema_version=1).check()
     for timings, message in (

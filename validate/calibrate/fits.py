@@ -274,26 +274,22 @@ class CallsFit(NamedTuple):
     missed: np.ndarray
 
 
-def fit_calls(samples: Samples, after_wait_s: float = 0.0) -> CallCosts:
-    """Return the costs of calls that explain the programs best, with relative errors.
-
-    ``after_wait_s``: the extra time of the first copy and the first kernel of a program. Raises InputError if programs
-    have no runs or no paces, or took less than that, and if there are no chains of events.
-    """
-    return fit_programs(samples, after_wait_s).calls
-
-
 def refit_calls(samples: Samples, device: Device) -> Device:
     """Return the device with calls fitted again, now that the extra time of first calls after a wait is known.
 
     Once is enough: copies and kernels move by 0.06 us at most (eight calibrations on two cards).
     """
-    calls = fit_calls(samples, device.host.after_wait_s)
+    calls = fit_programs(samples, device.host.after_wait_s).calls
     return with_values(device, {f"host.{call}": seconds for call, seconds in calls._asdict().items()})
 
 
-def fit_programs(samples: Samples, after_wait_s: float) -> CallsFit:
-    """Return the least squares fit. Records and waits come in pairs: their ratio is the one of their own chains."""
+def fit_programs(samples: Samples, after_wait_s: float = 0.0) -> CallsFit:
+    """Return the costs of calls that explain the programs best, with relative errors.
+
+    Records and waits come in pairs: their ratio is the one of their own chains. ``after_wait_s``: the extra time of the
+    first copy and the first kernel of a program. Raises InputError if programs have no runs or no paces, or took less
+    than that, and if there are no chains of events.
+    """
     events_s = {
         kind: max(0.0, samples.per_link(kind, 0, "issue_s")) for kind in (probes.RECORD_CHAINS, probes.WAIT_CHAINS)
     }
@@ -350,7 +346,7 @@ def _counts(schedule: Schedule, events_s: Mapping[str, float]) -> tuple[float, .
 
 def fit_host(samples: Samples, h2d: Link) -> Host:
     """Return the costs of the host's calls. A call that waits also holds the host for the way to the card and back."""
-    calls = fit_calls(samples)
+    calls = fit_programs(samples).calls
     tiny_s = samples.per_link(probes.kernel_kind(*probes.KERNELS[0]), probes.KI)
     held = (
         samples.per_link("blocking copy", probes.LINK_BYTES, "wall_s") - calls.copy_s - h2d.at(probes.LINK_BYTES),
@@ -441,14 +437,6 @@ def _cycle_runs(samples: Samples) -> Iterator[tuple[float, int]]:
         yield (variance(runs) if len(runs) > 1 else 0.0), longest.length * len(cycle)
 
 
-def event_streams_spread(samples: Samples, device: Device) -> dict[str, float]:
-    """Return the spread of the cost of more streams at an event's hand-over: the share that the model misses."""
-    streams_s = device.hand_over.event_streams_s
-    if not streams_s:
-        return {}
-    return {"hand_over.event_streams_s": min(1.0, rms(_missed_per_stream(samples, device)) / streams_s)}
-
-
 def calls_spread(samples: Samples, after_wait_s: float) -> dict[str, float]:
     """Return the relative spread of each call that waits for nothing.
 
@@ -485,13 +473,15 @@ def host_spread(samples: Samples, device: Device) -> dict[str, float]:
     return {f"host.{call}": scatter for call, scatter in found.items()}
 
 
-def after_wait_spread(samples: Samples, device: Device) -> dict[str, float]:
-    """Return the spread of the extra time of first calls after a wait: the share that the model misses."""
-    after_wait_s = device.host.after_wait_s
-    if not after_wait_s:
-        return {}
-    missed_s = rms(m.missed_s / len(m.kind.split()[-1]) for m in misfits(samples, list(probes.serial()), device))
-    return {"host.after_wait_s": min(1.0, missed_s / after_wait_s)}
+def missed_spread(samples: Samples, device: Device) -> dict[str, float]:
+    """Return the spread of what first calls after a wait, and more streams, take longer: the share that is missed."""
+    found, after_wait_s, streams_s = {}, device.host.after_wait_s, device.hand_over.event_streams_s
+    if after_wait_s:
+        missed_s = rms(m.missed_s / len(m.kind.split()[-1]) for m in misfits(samples, list(probes.serial()), device))
+        found["host.after_wait_s"] = min(1.0, missed_s / after_wait_s)
+    if streams_s:
+        found["hand_over.event_streams_s"] = min(1.0, rms(_missed_per_stream(samples, device)) / streams_s)
+    return found
 
 
 # Groups of kinds, each added after the one before. Kept samples may lack the last groups as a whole.
@@ -504,7 +494,7 @@ ADJUSTMENTS = (
     fit_crowded,
     fit_event_streams,
 )
-SPREADS = (link_spread, kernel_spread, host_spread, hand_over_spread, after_wait_spread, event_streams_spread)
+SPREADS = (link_spread, kernel_spread, host_spread, hand_over_spread, missed_spread)
 
 
 def fit(samples: Samples) -> Device:
