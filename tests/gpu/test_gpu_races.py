@@ -101,7 +101,12 @@ def test_a_race_is_refused_in_one_line_and_nothing_of_it_runs(kind: str) -> None
     message = str(refused.value)
     first, second = PROGRAMS[kind][1]
     assert message.startswith(f"{kind}: race: ops[{second}] ")
-    for part in (f"ops[{first}] ", f"{kind} of bytes 0..{N} of 'card'", "record an event in stream 1", "--allow-races"):
+    for part in (
+        f"ops[{first}] ",
+        f"{kind} of bytes 0..{N} of 'card'",
+        "record an event in stream 1",
+        "streamsim check",
+    ):
         assert part in message
     assert "\n" not in message
     assert cuda.log == []

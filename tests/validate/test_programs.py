@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from itertools import count
 from pathlib import Path
@@ -186,15 +186,13 @@ def test_compiled_programs_are_calibrated_where_there_is_a_compiler() -> None:
     assert fit_front_end(samples[COMPILED].rounds, "measured: here").spread >= 0
 
 
-def test_a_compiler_that_does_not_work_stops_no_calibration() -> None:
-    class Broken:
-        name, version = COMPILED, "C++"
-
-        def rounds_s(self, _kinds: Sequence[str], _turns: int) -> list[float]:
-            raise InputError("it does not compile: no g++")
-
+def test_a_compiler_that_does_not_work_stops_no_calibration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "nvcc").write_text("#!/bin/sh\necho no g++ >&2; exit 1\n")
+    (tmp_path / "nvcc").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
     told: list[str] = []
-    assert measure_front_ends([], Broken(), lambda what, *_: told.append(what)) == {}  # type: ignore[arg-type]
+    with compiled_rounds() as compiled:
+        assert measure_front_ends([], compiled, lambda what, *_: told.append(what)) == {}
     assert told == [f"calibrating {COMPILED}", f"leaving {COMPILED} out: it does not compile: no g++"]
 
 

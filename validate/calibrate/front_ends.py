@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 from streamsim.collector import collector_off
 from streamsim.device import IN_LOOPS, FrontEnd
 from streamsim.errors import InputError, install
-from streamsim_validate.gpu import Calls, CudaRounds
+from streamsim_validate.gpu import Calls, Compiled
 from streamsim_validate.progress import OnStep, quietly
 from streamsim_validate.records import ENTERS, costs_in, relative_deviation
 
@@ -69,7 +69,7 @@ class LibrarySamples(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def measure_front_ends(
-    libraries: Iterable[Calls], compiled: CudaRounds | None = None, on_step: OnStep = quietly
+    libraries: Iterable[Calls], compiled: Compiled | None = None, on_step: OnStep = quietly
 ) -> dict[str, LibrarySamples]:
     """Return the rounds of every library and of compiled programs, by the name of the front end.
 

@@ -16,5 +16,5 @@ from streamsim_validate.gpu.kernels import (
 )
 from streamsim_validate.gpu.libraries import Calls, Library, LinearLayers, installed_libraries
 from streamsim_validate.gpu.memory import Key, buffers_of, check_fits, free_host_bytes, outputs, union
-from streamsim_validate.gpu.nvcc import Compiled, CudaRounds, compiled_rounds, has_nvcc, paced, probes
+from streamsim_validate.gpu.nvcc import Compiled, compiled_rounds, has_nvcc, paced, probes
 from streamsim_validate.gpu.replayer import Bench, LostGpuError, Replayer, one_line_errors, prepare, refuse_races

@@ -6,6 +6,7 @@ on an empty stream into the command, in a call that takes longer. A library is i
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -210,11 +211,8 @@ class LinearLayers:
 
         self._torch, self._features = torch, features
         generator = torch.Generator("cuda").manual_seed(0)
-        scale = features**-0.5
-        self._weights = [
-            (scale * torch.randn(features, features, device="cuda", generator=generator), torch.zeros_like(bias))
-            for bias in [torch.empty(features, device="cuda")] * layers
-        ]
+        random = partial(torch.randn, features, features, device="cuda", generator=generator)
+        self._weights = [(features**-0.5 * random(), torch.zeros(features, device="cuda")) for _ in range(layers)]
 
     def __call__(self, x: Any, y: Any) -> None:
         """Run all layers."""

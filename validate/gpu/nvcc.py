@@ -37,6 +37,8 @@ def has_nvcc() -> bool:
 class Compiled:
     """A compiler of programs, each once, which runs them on the card of that number, in processes of their own."""
 
+    name, version = "cuda-c++", "C++"  # of the front end, whose rounds are measured in a process that does nothing else
+
     def __init__(self, card: int = 0) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="streamsim-")
         self._programs: dict[str, Path | InputError] = {}  # by text; or why there is none
@@ -87,6 +89,13 @@ class Compiled:
         if done.returncode:
             return InputError(f"it does not compile: {first_error_line(done.stderr or done.stdout)}")
         return program
+
+    def rounds_s(self, kinds: Sequence[str], turns: int) -> list[float]:
+        """Return the seconds of a round of each kind, in this order, from runs of ``turns`` rounds.
+
+        Raises InputError if the program does not compile or run.
+        """
+        return list(map(float, self.said(probes(), ["rounds", str(turns), *kinds], ["rounds_s"])["rounds_s"]))
 
     def close(self) -> None:
         """Remove the folder."""
@@ -249,26 +258,13 @@ def probes() -> str:
     return plain.partition(MAIN)[0] + SIZES + PROBES + ALONE
 
 
-class CudaRounds(Compiled):
-    """The calls of compiled programs, probed in a process that does nothing else."""
-
-    name, version = "cuda-c++", "C++"
-
-    def rounds_s(self, kinds: Sequence[str], turns: int) -> list[float]:
-        """Return the seconds of a round of each kind, in this order, from runs of ``turns`` rounds.
-
-        Raises InputError if the program does not compile or run.
-        """
-        return list(map(float, self.said(probes(), ["rounds", str(turns), *kinds], ["rounds_s"])["rounds_s"]))
-
-
 @contextmanager
-def compiled_rounds(card: int = 0, wanted: bool = True) -> Iterator[CudaRounds | None]:
+def compiled_rounds(card: int = 0, wanted: bool = True) -> Iterator[Compiled | None]:
     """Yield the calls of compiled programs to be probed; None if they are not ``wanted`` or there is no compiler."""
     if not (wanted and has_nvcc()):
         yield None
         return
-    with closing(CudaRounds(card)) as rounds:
+    with closing(Compiled(card)) as rounds:
         yield rounds
 
 

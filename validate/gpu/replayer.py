@@ -386,8 +386,7 @@ def refuse_races(schedule: Schedule, name: str) -> None:
     if races:
         first, more = races[0], f" ({len(races) - 1} more races)" if len(races) > 1 else ""
         raise InputError(
-            f"{name}: race: {first.what}; {first.remedy}{more}; `streamsim check` shows all,"
-            " --allow-races (allow_races=True) runs it all the same"
+            f"{name}: race: {first.what}; {first.remedy}{more}; mend it first: `streamsim check` shows all"
         )
 
 

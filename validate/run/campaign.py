@@ -40,7 +40,7 @@ from streamsim_validate.calibrate import (
 from streamsim_validate.gpu import (
     CONNECTIONS_VARIABLE,
     Bench,
-    CudaRounds,
+    Compiled,
     Gpu,
     NoGpuError,
     compiled_rounds,
@@ -101,8 +101,7 @@ class Plan(msgspec.Struct, frozen=True):
     - ``front_ends``: the languages of the programs, () for all.
     - ``kernels``: the user's files of kernels (:func:`streamsim_validate.gpu.kernels.load_kernels`), which every
       measuring process loads.
-    - ``timelines``: also trace each schedule, once all are measured. ``allow_races``: also measure schedules whose ops
-      race.
+    - ``timelines``: also trace each schedule, once all are measured.
     """
 
     output: str
@@ -115,7 +114,6 @@ class Plan(msgspec.Struct, frozen=True):
     device: int = 0
     calibrate: bool = True
     timelines: bool = False
-    allow_races: bool = False
     count: int = 0
     front_ends: tuple[Language, ...] = ()
 
@@ -183,9 +181,8 @@ def run(plan: Plan) -> Record:
     check_unused(plan.output)
     if plan.timelines and not profiler.is_available():
         raise InputError(f"--timelines: {profiler.INSTALL}")
-    if not plan.allow_races:
-        for i, schedule in enumerate(plan.schedules, 1):  # those of the suites have none
-            refuse_races(schedule, schedule.name or f"schedule {i}")
+    for i, schedule in enumerate(plan.schedules, 1):  # those of the suites have none
+        refuse_races(schedule, schedule.name or f"schedule {i}")
     for path in plan.kernels:
         read_source(path)
     usual = (default_connections(),) if plan.schedules or plan.is_of_programs else suite_connections(plan.suite)
@@ -273,7 +270,7 @@ def _calibrated(plan: Plan, on_step: OnStep, gpu: Gpu) -> Samples:
     if not plan.is_of_programs:
         return found
     libraries = (one for one in installed_libraries(plan.device) if one.name in plan.languages)
-    with compiled_rounds(plan.device, CudaRounds.name in plan.languages) as compiled:
+    with compiled_rounds(plan.device, Compiled.name in plan.languages) as compiled:
         return msgspec.structs.replace(found, front_ends=measure_front_ends(libraries, compiled, on_step))
 
 
@@ -296,13 +293,13 @@ def measure_plan(
             before = _plain(take_samples, gpu)
             journal.append(RunBegins(connections, now(), plan.seed, plan.repeats, before, plan.drawn))
             probes = PROBES if take_samples else ()
-            with closing(Programs(gpu) if plan.is_of_programs else Replays(gpu, plan.allow_races, probes)) as runner:
+            with closing(Programs(gpu) if plan.is_of_programs else Replays(gpu, probes=probes)) as runner:
                 measure(left, runner, plan.repeats, plan.seed, journal.append, journal.next_group, on_step)
         if journal.unended == connections:
             after = _plain(take_samples, gpu)
             journal.append(RunEnds(now(), samples=after))
         if plan.timelines:  # last: the profiler slows the host
-            _trace([item for item in items if item.key not in traced], connections, gpu, journal, plan, on_step)
+            _trace([item for item in items if item.key not in traced], connections, gpu, journal, on_step)
 
 
 def fingerprint(paths: Sequence[str]) -> str:
@@ -311,9 +308,9 @@ def fingerprint(paths: Sequence[str]) -> str:
     return hashlib.sha256(b"".join(digests)).hexdigest()[:16] if paths else ""
 
 
-def _trace(items: Sequence[Planned], connections: int, gpu: Gpu, journal: Journal, plan: Plan, on_step: OnStep) -> None:
+def _trace(items: Sequence[Planned], connections: int, gpu: Gpu, journal: Journal, on_step: OnStep) -> None:
     """Append the measured time lines; one that cannot be had is said on the terminal and stops nothing."""
-    with closing(Bench(gpu, plan.allow_races)) as bench:
+    with closing(Bench(gpu)) as bench:
         for done, item in enumerate(items):
             on_step("tracing", done, len(items))
             try:
