@@ -41,7 +41,6 @@ from streamsim.analysis.intervals import (
     interval,
     intervals,
     missed,
-    order_among,
     served_in_order,
     shared_queues,
     standard_misses,

@@ -132,12 +132,8 @@ def drawn_times_s(
     times = np.empty((len(schedules), samples))
     for its_times, schedule in zip(times, schedules, strict=True):
         feels_it = feels_the_order(schedule, device)
-        by_order: dict[tuple[int, ...], list[int]] = {}  # numbers of draws
-        for number, order in enumerate(permuted):
-            by_order.setdefault(order_among(schedule, order) if feels_it else (), []).append(number)
-        for order, numbers in by_order.items():
-            served = served_in_order(schedule, order) if order else schedule
-            its_times[numbers] = [time_s(served, drawn[number]) for number in numbers]
+        served = (served_in_order(schedule, order) if feels_it else schedule for order in permuted)
+        its_times[:] = list(map(time_s, served, drawn))
     return times
 
 
@@ -215,16 +211,6 @@ def feels_the_order(schedule: Schedule, device: Device) -> bool:
     return min(len(streams), shared_queues(device)) > 1 and ORDERED in rules
 
 
-def order_among(schedule: Schedule, order: Sequence[int]) -> tuple[int, ...]:
-    """The first of all orders in which the queues that the streams of ``schedule`` have follow each other as in that.
-
-    Which place those have that no stream does is nothing to it, so many orders are one: of two streams half of them.
-    """
-    order = _that_keeps_the_legacy_stream(schedule, order)
-    own = order[: len(schedule.streams)]
-    return (*map(sorted(own).index, own), *range(len(own), len(order)))
-
-
 def served_in_order(schedule: Schedule, order: Sequence[int]) -> Schedule:
     """``schedule`` with its streams renamed so that queue ``q`` of ``len(order)`` becomes ``order[q]``.
 
@@ -234,7 +220,8 @@ def served_in_order(schedule: Schedule, order: Sequence[int]) -> Schedule:
     that shared a queue still share one, and no others do. The legacy default stream has the queue of the first stream,
     which then keeps its place.
     """
-    order = _that_keeps_the_legacy_stream(schedule, order)
+    if any(op.stream == LEGACY_STREAM for op in schedule.ops):
+        order = [0, *(place for place in order if place)]
     turns = -(-len(schedule.streams) // len(order))
     name = [LEGACY_STREAM, *(1 + len(order) * a + b for a in range(turns) for b in order)]
     kinds: list[StreamKind] = ["non-blocking"] * (len(name) - 1)
@@ -245,11 +232,6 @@ def served_in_order(schedule: Schedule, order: Sequence[int]) -> Schedule:
         return op if op.stream is None else msgspec.structs.replace(op, stream=name[op.stream or LEGACY_STREAM])
 
     return msgspec.structs.replace(schedule, ops=tuple(map(renamed, schedule.ops)), streams=tuple(kinds))
-
-
-def _that_keeps_the_legacy_stream(schedule: Schedule, order: Sequence[int]) -> Sequence[int]:
-    has_it = any(op.stream == LEGACY_STREAM for op in schedule.ops)
-    return [0, *(place for place in order if place)] if has_it else order
 
 
 # What the model misses

@@ -34,7 +34,6 @@ from streamsim.analysis import (
     interval,
     intervals,
     missed,
-    order_among,
     served_in_order,
     shared_queues,
     standard_misses,
@@ -182,24 +181,6 @@ def test_renaming_streams_changes_nothing_where_the_order_does_not_matter(
     order = data.draw(st.permutations(range(shared_queues(device))))
     was, renamed = simulate(schedule, device), simulate(served_in_order(schedule, order), device)
     assert (renamed.start, renamed.end, renamed.issued) == (was.start, was.end, was.issued)
-
-
-@given(st.sampled_from((2, 3, 4, 8)), schedules(most=40, streams=6), st.data())
-def test_only_the_order_of_queues_in_use_matters(queues: int, schedule: Schedule, data: st.DataObject) -> None:
-    """Where the first in use goes before the second, and so on, whatever lies between them."""
-    device = make_device(connections=queues, copy_connections=queues, copy_rule="same-queue-first", kernels=(COST,))
-    order = data.draw(st.permutations(range(queues)))
-    among = order_among(schedule, order)
-    assert among == order_among(schedule, among)
-    one, other = (simulate(served_in_order(schedule, some), device) for some in (order, among))
-    assert (one.start, one.end, one.issued) == (other.start, other.end, other.issued)
-
-
-def test_two_queues_in_use_have_two_orders_and_with_the_legacy_stream_one() -> None:
-    orders = list(itertools.permutations(range(4)))
-    plain, legacy = program(h2d(1, 10), h2d(2, 10), streams=2), program(h2d(0, 10), h2d(2, 10), streams=2)
-    assert {order_among(plain, order) for order in orders} == {(0, 1, 2, 3), (1, 0, 2, 3)}
-    assert {order_among(legacy, order) for order in orders} == {(0, 1, 2, 3)}
 
 
 def test_a_profile_of_assumed_latencies_is_drawn_by_its_sources() -> None:
