@@ -6,7 +6,6 @@ LAW. In one stream nothing is left to choose: the bound is the makespan, to the 
 """
 
 import math
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -31,8 +30,13 @@ from streamsim.device import Device, KernelCost, device_names, load_device
 from streamsim.lowering import lower
 from streamsim.model import simulate
 from streamsim.program import (
+    HOST_MEMORIES,
+    ORDERS,
+    Config,
+    HostMemory,
     HostWork,
     Kernel,
+    Order,
     RecordEvent,
     Region,
     Schedule,
@@ -40,11 +44,6 @@ from streamsim.program import (
     WaitEvent,
     Workload,
     WorkloadKernel,
-    breadth_first,
-    depth_first,
-    prefetch,
-    ring,
-    serial,
 )
 
 # --- the laws -------------------------------------------------------------------------------------------------------
@@ -79,23 +78,22 @@ WORKLOADS = st.builds(
 )
 
 
-@given(WORKLOADS, st.sampled_from(device_names()), st.integers(1, 24), st.integers(1, 6), st.data())
+@given(
+    WORKLOADS,
+    st.sampled_from(device_names()),
+    st.sampled_from(
+        (("serial", None), ("depth-first", None), ("breadth-first", None), ("depth-first", 3), ("prefetch", 2))
+    ),
+    st.integers(1, 24),
+    st.integers(1, 6),
+    st.sampled_from(HOST_MEMORIES),
+)
 def test_the_bound_holds_for_the_patterns_on_the_shipped_profiles(
-    workload: Workload, name: str, chunks: int, streams: int, data: st.DataObject
+    workload: Workload, name: str, way: tuple[Order, int | None], chunks: int, streams: int, memory: HostMemory
 ) -> None:
-    memory: Any = data.draw(st.sampled_from(("pinned", "pageable")))
-    schedule = data.draw(
-        st.sampled_from(
-            (
-                serial(workload, chunks, memory),
-                depth_first(workload, chunks, streams, memory),
-                breadth_first(workload, chunks, streams, memory),
-                ring(workload, chunks, streams, memory=memory),
-                prefetch(workload, chunks, memory=memory),
-            )
-        )
-    )
-    device = load_device(name)
+    order, buffers = way
+    config = Config(order, chunks, 1 if order in ("serial", "prefetch") else streams, buffers, memory)
+    schedule, device = config.schedule(workload), load_device(name)
     assert lower_bound(schedule, device).seconds <= simulate(schedule, device).makespan_s
 
 
