@@ -81,9 +81,7 @@ WORKLOADS = st.builds(
 @given(
     WORKLOADS,
     st.sampled_from(device_names()),
-    st.sampled_from(
-        (("serial", None), ("depth-first", None), ("breadth-first", None), ("depth-first", 3), ("prefetch", 2))
-    ),
+    st.sampled_from((*((order, None) for order in ORDERS), ("depth-first", 3))),
     st.integers(1, 24),
     st.integers(1, 6),
     st.sampled_from(HOST_MEMORIES),
