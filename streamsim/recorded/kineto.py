@@ -23,7 +23,7 @@ import msgspec
 from streamsim.errors import InputError, shown
 from streamsim.files import replacing_packed
 from streamsim.program import Copy, HostWork, Kernel, Op, RecordEvent, Synchronize, WaitEvent, WaitThread
-from streamsim.recorded.builder import UNKNOWN_PROCESS, RecordingBuilder
+from streamsim.recorded.builder import UNKNOWN_PROCESS, RecordingBuilder, foreign
 from streamsim.recorded.recording import (
     NONE,
     SIMULATED,
@@ -57,6 +57,7 @@ _DIRECTIONS |= dict.fromkeys(("DtoD", "DeviceToDevice"), CopyDirection.D2D)
 _DIRECTIONS |= dict.fromkeys(("PtoP", "PeerToPeer"), CopyDirection.PEER)
 MENDED = ("text that is no JSON", "not UTF-8, or numbers such as inf; replaced")
 AT_ONCE = 50_000  # events that are decoded together
+BEGINNING = 1 << 20  # bytes in which a trace names the tool that wrote it
 _NO_NUMBER = re.compile(rb"(?<=[:,\[])(\s*)[-+]?(?:nan|inf(?:inity)?)(?=\s*[,\]}])", re.IGNORECASE)
 _MEMORIES = {"Pageable": CopyMemory.PAGEABLE, "Pinned": CopyMemory.PINNED}
 
@@ -121,7 +122,8 @@ COLUMNS = {
 def read_kineto(path: str | os.PathLike[str], blocks: Iterable[bytes]) -> Recording:
     """Return the recording in the ``blocks`` of a trace. Raises InputError of one line, which begins with ``path``."""
     builder = RecordingBuilder("Kineto", str(path))
-    trace = _decoded(builder, b"".join(blocks))
+    text = b"".join(blocks)
+    trace = _decoded(builder, text)
     builder.tool = _tool(trace)
     for card in trace.cards:
         builder.cards[card.id] = RecordedCard(card.id, card.name, card.memory_bytes, card.multiprocessors)
@@ -129,7 +131,8 @@ def read_kineto(path: str | os.PathLike[str], blocks: Iterable[bytes]) -> Record
     for first in range(0, len(trace.events), AT_ONCE):
         reader.take(_events_of(builder, trace.events[first : first + AT_ONCE]))
     remedy = "record with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]"
-    return builder.recording(f"has no CUDA calls, copies or kernels; {remedy}")
+    other = foreign(path, text[:BEGINNING])
+    return builder.recording(other or f"has no CUDA calls, copies or kernels; {remedy}")
 
 
 def _decoded(builder: RecordingBuilder, text: bytes) -> _Trace:

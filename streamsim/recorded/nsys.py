@@ -31,6 +31,7 @@ from streamsim.recorded.builder import (
     add_activities,
     card_of,
     chosen,
+    foreign,
     mapped,
 )
 from streamsim.recorded.recording import NONE, AnnotationKind, PageCause, PageKind, Recording
@@ -79,7 +80,10 @@ def read_nsys(path: str | os.PathLike[str]) -> Recording:
     """Return the recording in an SQLite export. Raises InputError of one line, which begins with ``path``."""
     with open_tables(path) as tables:
         if not any(name in tables.columns for name in (*META, "StringIds")):
-            raise InputError(f"{path}: is an SQLite file, but no export of Nsight Systems; {EXPORT_AGAIN}")
+            other = foreign(path, "\n".join(tables.columns).encode())
+            raise InputError(
+                f"{path}: {other or f'is an SQLite file, but no export of Nsight Systems; {EXPORT_AGAIN}'}"
+            )
         builder = RecordingBuilder("Nsight Systems", str(path))
         _Export(builder, tables).read()
         remedy = "record with: nsys profile --trace=cuda,nvtx"

@@ -48,7 +48,10 @@ def kind_given(path: str | os.PathLike[str]) -> str:
         return ""
     with closing(blocks_of(path)) as blocks:
         start = next(blocks, b"").removeprefix(BYTE_ORDER_MARK)
-    return {**dict.fromkeys(READERS, "recording"), "schedule": "schedule"}.get(_format_of(start), "")
+    kind = _format_of(start)
+    if kind in READERS or (not kind and foreign(path, start)):
+        return "recording"
+    return kind if kind == "schedule" else ""
 
 
 def _format_of(start: bytes) -> str:
@@ -73,7 +76,8 @@ def read_recording(path: str | os.PathLike[str]) -> Recording:
         raise InputError(f"{path}: is a report of Nsight Systems; {EXPORT.replace('FILE.nsys-rep', str(path))}")
     blocks = blocks_of(path)
     start = next(blocks, b"").removeprefix(BYTE_ORDER_MARK)
-    kind, other = _format_of(start), foreign(path)
+    kind = _format_of(start)
+    other = "" if kind else foreign(path, start)
     if not kind and start.lstrip()[:1] == b"{" and not other:
         kind = "trace"
     if kind in READERS:

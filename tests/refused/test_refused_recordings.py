@@ -94,8 +94,10 @@ FILES: list[tuple[str, bytes | Callable[[Path], object], str]] = [
     ),
     ("t", no_export, "is an SQLite file, but no export of Nsight Systems; export it"),
     ("t", packed_export, "is a packed SQLite file; unpack it"),
-    # Of other profilers, which their names tell
-    ("t.rocpd", b"PK\x03", "is a file of rocprof; of AMD's cards, traces"),
+    # Of other profilers, which their names or contents tell
+    ("t.json", b'{"rocprofiler-sdk-tool": []}', "is a file of rocprof; of AMD's cards, traces"),
+    ("t.csv", b'"Kind","Agent_Id","Queue_Id"\n', "is a file of rocprof; "),
+    ("t.nvvp", no_export, "is a profile of nvprof"),
     ("t.xplane.pb", b"PK\x03", "is a profile of JAX or TensorFlow (XPlane); "),
     ("t.NVVP", b"PK\x03", "is a profile of nvprof"),
     ("r.nsys-rep", b"whatever", "...nsys export --type sqlite "),
