@@ -197,17 +197,6 @@ def test_a_copy_back_is_of_the_chunk_whose_data_it_copies(schedule: Schedule, ch
     assert chunk_count(schedule) == chunks
 
 
-def test_kernels_of_one_chunk_that_read_the_same_share_no_table() -> None:
-    x, *made = (Region(name, 0, 8) for name in ("x", "sin", "cos"))
-    kernels = [Kernel(1, duration_s=1e-6, reads=(x,), writes=(y,)) for y in made]
-    back = [Copy("d2h", 8, 1, Region("h", 8 * k, 8), y) for k, y in enumerate(made, 1)]
-    buffers = (Buffer("h", 24, "pinned"), *(Buffer(name, 8, "device") for name in ("x", "sin", "cos")))
-    ops: tuple[Op, ...] = (Copy("h2d", 8, 1, Region("h", 0, 8), x), *kernels, *back, Synchronize())
-    needs = Dependences(Schedule(ops, NON_BLOCKING, buffers))
-    assert not needs.common
-    assert set(needs.chunk[:-1]) == {0}
-
-
 def named(at: int, after: int = 0) -> list[Op]:
     """A copy, and a kernel that writes ``after`` bytes behind what was copied."""
     return [

@@ -190,16 +190,6 @@ def test_what_is_recommended_of_a_recorded_loop_is_right_though_its_steps_share_
     assert any(races(with_weights(changed)) for _, trial, (changed, _) in found if trial.condition)
 
 
-def test_a_training_loop_is_told_to_prefetch_and_of_streams_only_if_its_steps_are_independent() -> None:
-    found = explain(loop(12), H200)
-    assert found.first is not None
-    assert found.first.against == "needless-order"
-    assert "(a prefetcher)" in found.first.text
-    assert simulate(*found.first.made.work[:2]).makespan_s < 0.85 * found.makespan_s
-    for trial in found.tried.trials:
-        assert "in turn" not in trial.text or trial.condition == "your steps are independent"
-
-
 def test_a_first_call_that_is_made_once_is_not_made_again_for_every_piece() -> None:
     """A launch of 800 us loads its module. In four pieces it does so once: 0.8 ms of host in all, not 3.2."""
     ops = (
@@ -216,14 +206,6 @@ def test_a_first_call_that_is_made_once_is_not_made_again_for_every_piece() -> N
     found = explain(schedule, H200)
     assert found.first is not None
     assert found.first.against == "slow-calls"
-
-
-@pytest.mark.parametrize(("kernel_s", "is_told"), [(1e-6, False), (2e-6, True)])
-def test_a_program_of_next_to_no_work_is_not_told_to_make_a_slow_call_before(kernel_s: float, is_told: bool) -> None:
-    """A launch of 800 us, and eight more: 9 us of kernels are less than 2 % of it, and 18 us are more."""
-    ops = [Kernel(1, duration_s=kernel_s, call_s=8e-4 if k == 0 else 4e-6) for k in range(9)]
-    first = explain(Schedule((*ops, Synchronize()), ("non-blocking",)), H200).first
-    assert (first is not None and "--warm-calls" in first.options) == is_told
 
 
 @examples(30)

@@ -28,7 +28,7 @@ from streamsim.program import (
     breadth_first,
     depth_first,
 )
-from streamsim.transform import Source, Work, in_pieces, in_streams, pinned, prefetched, slow_calls, steps_of
+from streamsim.transform import Source, Work, in_pieces, in_streams, pinned, prefetched, steps_of
 from streamsim.transform import changes as change
 
 DEVICE = make_device(copy=1, kernel=1)
@@ -236,22 +236,6 @@ def test_the_front_end_and_kernels_at_another_cost() -> None:
     assert round(twice.together.takes_s / NS) == 17
 
 
-@pytest.mark.parametrize(
-    ("calls", "slow"),
-    [
-        ({"add": (30, 1, 1, 1)}, {0: 1}),
-        ({"add": (30, 1, 1)}, {0: 1}),
-        ({"add": (30, 1)}, {}),  # of two calls, a slow one takes at least 100 us
-        ({"add": (150,), "mul": (150,), "sub": (150,)}, {0: 0, 1: 0, 2: 0}),  # a usual call takes 0 by the profile
-        ({"add": (40, 1, 2), "mul": (50, 2, 3)}, {0: 2, 3: 2}),
-    ],
-)
-def test_a_first_launch_is_slow_beside_later_launches(calls: dict[str, tuple[int, ...]], slow: dict[int, int]) -> None:
-    ops = [kernel(1, 500, name=name, call_s=us * 1e-6) for name, times in calls.items() for us in times]
-    found = slow_calls(Work(program(*ops, streams=1), make_device()))
-    assert found == pytest.approx({i: us * 1e-6 for i, us in slow.items()})
-
-
 def test_the_host_waits_at_the_end_only() -> None:
     found = what_if(loop(3, Synchronize()), make_device(wake=50), [change.drop_sync()])
     assert round(found.before.takes_s / NS) == 120 + 2 * 50
@@ -302,13 +286,6 @@ def test_kernels_whose_result_has_no_name_may_need_each_other(made: change.Chang
     with pytest.raises(InputError, match=rf"^{made.option}: nothing in the schedule shows .* --independent"):
         what_if(layers, DEVICE, [made])
     assert what_if(layers, DEVICE, [made], independent=True).together.made.assumes
-
-
-def test_a_change_that_another_makes_possible_has_no_row_of_its_own() -> None:
-    """Pageable copies cannot be captured; pinned ones can."""
-    found = what_if(pageable(), make_device(), [change.pin(), change.graph()])
-    assert [outcome.change for outcome in found.alone] == ["--pin"]
-    assert found.together.change == "--pin --graph"
 
 
 def test_a_kernels_recorded_time_holds_some_of_the_gap_that_a_graph_has() -> None:

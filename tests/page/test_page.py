@@ -15,18 +15,16 @@ from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from pages import CONFIGS, HOSTILE, PIPELINE, irregular, lines_of, said_by, saved
+from pages import CONFIGS, HOSTILE, PIPELINE, irregular, saved
 from perfect_profiler import recorded
 from strategies import h2d, kernel, make_device, program, runs
 
-from streamsim.advice import explain
-from streamsim.analysis import CAUSES, predict
+from streamsim.analysis import predict
 from streamsim.answer import (
     Answer,
     Pictures,
     answer_of,
     document,
-    explanation_answer,
     page_of,
     prediction_answer,
     write_page,
@@ -38,7 +36,6 @@ from streamsim.model import simulate
 from streamsim.page import BECAUSE, Shown, line_data, packed
 from streamsim.program import Layer, Layers, Offload, Schedule, WorkloadKernel
 from streamsim.recorded import AnnotationKind, Annotations, replay
-from streamsim.report import Table, losses_of
 from streamsim.timeline import causes_of, critical_path
 
 
@@ -132,20 +129,6 @@ def test_hostile_names_are_data_only_the_viewer_runs_and_nothing_is_fetched() ->
         assert rules[f"{tag}-src"] == f"'sha256-{digest}'"
 
 
-def test_the_parts_of_where_the_time_goes_add_up_and_each_has_its_remedy() -> None:
-    explanation = explain(PIPELINE, "h200")
-    losses = losses_of(explanation)
-    assert losses.whole_s == pytest.approx(explanation.makespan_s, abs=1e-9)
-    html = page_of(answer := explanation_answer(explanation))
-    for loss in explanation.losses:
-        if loss.ticks > 0:
-            assert loss.remedy in html
-    tables = [part for part in answer.parts(everything=True) if isinstance(part, Table)]
-    told = [row[0] for table in tables for group in table.groups for row in group]
-    for loss in explanation.losses + explanation.limits:
-        assert CAUSES[loss.cause].title in told
-
-
 def test_thirty_thousand_spans_of_as_many_lengths_take_less_than_300_kb(tmp_path: Path) -> None:
     timeline = irregular(30_000)
     write_page(Answer("many", pictures=lambda: Pictures(lines=(Shown("many", timeline),))), tmp_path / "many.html")
@@ -184,30 +167,6 @@ def test_the_command_and_the_time_line_of_a_cell_take_its_time(
     for row, line in lines.items():
         assert data["lines"][line]["makespan"] == rows[-1][int(row)]
     assert name == "arrays" or min(rows[-1]) in [rows[-1][int(row)] for row in lines]
-
-
-def test_a_map_has_every_row(tmp_path: Path) -> None:
-    found = saved("sweep", tmp_path)["map"]
-    rows = unpacked(found["data"], found["rows"])
-    texts = {
-        column["name"]: [column["texts"][place] for place in places]
-        for column, places in zip(found["columns"], rows, strict=False)
-    }
-    written = said_by(tmp_path / "rows.csv")
-    for name in ("device", "chunks", "streams", "order"):
-        assert texts[name] == [row[name] for row in written]
-    assert rows[-1] == [round(float(row["makespan_s"]) * 1e9) for row in written]
-
-
-def test_a_page_has_the_program_that_was_cut_and_an_explanation_the_changed_program_above() -> None:
-    unchunked, predicted = lines_of(page_of(prediction_answer(predict(PIPELINE, "h200"))))
-    assert (unchunked["name"], predicted["name"]) == ("unchunked", "predicted")
-    assert predicted["makespan"] == round(predict(PIPELINE, "h200").makespan_s * 1e9)
-    explanation = explain(PIPELINE, "h200")
-    changed, predicted, *_ = lines_of(page_of(explanation_answer(explanation)))
-    assert explanation.first is not None
-    assert changed["name"] == f"changed: {explanation.first.text}"
-    assert changed["makespan"] == pytest.approx(predicted["makespan"] / explanation.first.gain, rel=1e-6)
 
 
 def test_copies_and_kernels_of_layers_have_the_names_of_layers_and_number_their_passes() -> None:

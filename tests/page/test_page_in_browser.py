@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from pages import HOSTILE, PIPELINE, WORKLOAD, irregular, said_by, saved
-from strategies import d2h, h2d, kernel, make_device, program
+from strategies import h2d, kernel, make_device, program
 
 from streamsim.advice import explain
 from streamsim.analysis import predict
@@ -155,19 +155,6 @@ def test_the_wheel_zooms_a_clicked_picture_about_the_pointer_and_dragging_moves_
     assert moved == pytest.approx(300 / page.evaluate(f"{CHART}.scale"), rel=0.05)
 
 
-def test_two_fingers_zoom(look: Look, many: Timeline) -> None:
-    page = look(html_of(many))
-    box, touch = page.locator("canvas").first.bounding_box(), page.context.new_cdp_session(page)
-    touch.send("Emulation.setTouchEmulationEnabled", {"enabled": True, "maxTouchPoints": 2})
-    span = f"{CHART}.view.to - {CHART}.view.from"
-    before = page.evaluate(span)
-    for kind, apart in (("touchStart", 50), ("touchMove", 70), ("touchMove", 200)):
-        points = [{"x": box["x"] + 600 + side * apart, "y": box["y"] + 60, "id": side + 1} for side in (-1, 1)]
-        touch.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
-    page.wait_for_timeout(60)  # the next frame
-    assert page.evaluate(span) == pytest.approx(before / 4, rel=0.05)
-
-
 def test_the_keyboard_walks_from_op_to_op_and_to_what_it_waited_for(look: Look) -> None:
     timeline = simulate(program(h2d(1, 100), h2d(2, 50), kernel(2, 30), kernel(1, 10)), make_device())
     page = look(html_of(timeline))
@@ -180,23 +167,6 @@ def test_the_keyboard_walks_from_op_to_op_and_to_what_it_waited_for(look: Look) 
     # Op 0 copies from 0 to 100 and op 1 until 150. While op 1 copies, kernel 3 runs; it waited for op 0.
     assert seen == [0, 1, 3, 0, 0, None]
     assert page.evaluate("document.querySelector('.told').getAttribute('aria-live')") == "polite"
-
-
-def test_the_table_behind_the_picture_has_every_op(look: Look) -> None:
-    timeline = simulate(
-        program(*(op for k in range(80) for op in (h2d(1, 9 + k), d2h(2, 5))), Synchronize()), make_device()
-    )
-    page = look(html_of(timeline))
-    page.click("summary:has-text('Table of the ops')")
-    page.wait_for_selector(".ops tbody tr")
-    cells = "[...document.querySelectorAll('.ops tbody tr')].map(r => [...r.cells].map(c => c.textContent))"
-    rows = page.evaluate(cells)
-    page.click("text=The next 100")
-    rows += page.evaluate(cells)
-    assert [int(row[0]) for row in rows] == list(range(len(timeline)))
-    for op, row in enumerate(rows[:-1]):
-        times = (timeline.issued, timeline.ready, timeline.start, timeline.end)
-        assert row[3:7] == [exactly(column[op]) for column in times]
 
 
 def test_names_tables_and_calls_lead_to_ops(look: Look) -> None:
@@ -237,17 +207,6 @@ def test_a_hostile_name_is_shown_and_not_run(look: Look) -> None:
     assert page.inner_text("h1") == HOSTILE
     page.click("summary:has-text('Table of the ops')")
     assert page.locator("img").count() == 0
-
-
-def test_a_printed_picture_keeps_its_shape(look: Look) -> None:
-    page = look(html_of(irregular(30)))
-    page.emulate_media(media="print")
-    page.set_viewport_size({"width": 640, "height": 900})
-    page.evaluate("streamsim.view.redraw = streamsim.view.draw = () => {}")  # the paper is laid out later
-    shape = page.evaluate(f"(c => c.clientWidth / c.clientHeight / (c.width / c.height))({CHART}.canvas)")
-    assert shape == pytest.approx(1, abs=0.02)
-    assert page.locator(".tools, .keys, .told").first.is_hidden()
-    assert page.locator(".line").bounding_box()["y"] < 450  # on the first sheet
 
 
 def test_the_policy_stops_another_script_and_any_request(browser: Any, tmp_path: Path) -> None:

@@ -13,7 +13,6 @@ from streamsim.program import (
     Point,
     WorkloadKernel,
     parse_layers,
-    parse_workload,
     read_layers,
 )
 
@@ -49,12 +48,6 @@ def test_a_pass_goes_through_every_layer_by_itself() -> None:
     assert [(op.stream, op.duration_s) for op in launches] == [(1, 1e-3), *[(1, 2e-3 / 3)] * 3]
 
 
-def test_layers_without_a_name_have_the_number_of_their_step() -> None:
-    unnamed = Layer(4, (ATTENTION,), repeats=2)
-    model = Layers((unnamed, Layer(4, (ATTENTION,), "a"), unnamed))
-    assert [step.name for step in model.steps] == ["layer0", "layer1", "a", "layer3", "layer4"]
-
-
 names = st.text("ab.0 é", max_size=4).map(str.strip)
 timed = st.builds(
     WorkloadKernel,
@@ -80,9 +73,3 @@ def models(draw: st.DrawFn) -> Layers:
 @given(models())
 def test_what_is_written_is_read_again(model: Layers) -> None:
     assert parse_layers(dump_toml(model)) == model
-
-
-def test_a_kernel_in_a_file_of_layers_is_what_it_is_in_one_of_a_workload() -> None:
-    kernels = "[0.004, '4ms,1ms@50%', { duration_s = '4ms', points = ['1ms@50%'], fill = '50%' }]"
-    (found,) = parse_layers(f"[[layers]]\nweight_bytes = 4\nkernels = {kernels}\n").layers
-    assert found.kernels == parse_workload(f"inputs = [4]\nkernels = {kernels}\n").kernels

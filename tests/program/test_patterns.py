@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 import oracle
-import pytest
 import strategies as card
 from hypothesis import given
 from hypothesis import strategies as st
@@ -120,16 +119,6 @@ def test_every_kernel_and_every_output_gets_the_data_of_its_chunk(made: tuple[Wo
                 on_card[f"{w.buffer}@{w.offset}"] = (*part, kernels_run[part])
     assert set(kernels_run.values()) <= {len(workload.kernels)}
     assert len(kernels_run) == (chunks if workload.kernels else 0)
-
-
-@given(card.built())
-def test_the_kernels_of_the_chunks_add_up_to_the_whole(made: tuple[Workload, Schedule, int]) -> None:
-    workload, schedule, chunks = made
-    kernels = [op for op in schedule if isinstance(op, Kernel)]
-    assert len(kernels) == chunks * len(workload.kernels)
-    assert sum(op.elements for op in kernels) == workload.work * len(workload.kernels) * has_arrays(workload)
-    total = sum(op.duration_s or 0 for op in kernels)
-    assert total == pytest.approx(sum(k.duration_s or 0 for k in workload.kernels))
 
 
 @given(card.built(), card.devices())

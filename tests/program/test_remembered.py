@@ -14,21 +14,6 @@ from streamsim.program import MOST, MOST_OPS, Schedule, remembered
 SCHEDULE = program(h2d(1, 10))
 
 
-def test_it_is_made_once_of_a_schedule_and_the_same_values() -> None:
-    asked: list[tuple[Schedule, str]] = []
-
-    @remembered
-    def ops_and(schedule: Schedule, value: str) -> tuple[int, str]:
-        asked.append((schedule, value))
-        return len(schedule), value
-
-    equal = replace(SCHEDULE)
-    assert [ops_and(SCHEDULE, "a"), ops_and(SCHEDULE, "b"), ops_and(SCHEDULE, "a")] == [(1, "a"), (1, "b"), (1, "a")]
-    assert equal == SCHEDULE
-    assert ops_and(equal, "a") == (1, "a")
-    assert [(made_of is SCHEDULE, value) for made_of, value in asked] == [(True, "a"), (True, "b"), (False, "a")]
-
-
 def test_a_schedule_of_many_ops_is_not_kept_nor_are_many_of_fewer() -> None:
     class Made:
         pass

@@ -152,20 +152,6 @@ def test_a_part_of_a_launch_by_hand(
         assert part_s(1e-3, share, waves, floor_us * 1e-6, parts) * 1e6 == pytest.approx(us)
 
 
-def test_measured_points_are_what_parts_take() -> None:
-    # 16 Mi floats take 570 us, 64 Ki of them 9 us: in a line between, and below, where no card's threads say more.
-    workload = workload_of_sizes(["64MiB"], ["0.57ms,9us@64Ki"])
-    line = [9e-6 + 561e-6 * (1 / n - 1 / 256) / (1 - 1 / 256) for n in (4, 64, 1024)]
-    assert seconds_of_kernels(workload, 4) == pytest.approx([line[0]] * 4)
-    assert seconds_of_kernels(workload, 64) == pytest.approx([line[1]] * 64)
-    assert seconds_of_kernels(workload, 1024) == pytest.approx([line[2]] * 1024)
-    # The same with shares, in per cent too, and with the whole as a point.
-    for text in ("0.57ms,9us@1/256", "570us@1,9us@0.390625%", "0.57ms@16Mi,9us@65536"):
-        assert seconds_of_kernels(workload_of_sizes(["64MiB"], [text]), 4) == pytest.approx([line[0]] * 4)
-    # Two points say what the whole takes: 40 us more for each of the other quarters.
-    assert seconds_of_kernels(workload_of_sizes(["64MiB"], ["60us@1/2,20us@1/4"]), 1) == pytest.approx([140e-6])
-
-
 @given(st.floats(1 / 64, 1.0), st.floats(0.01, 1.0), st.floats(0.01, 1.0), st.floats(0.0, 1e-4))
 def test_a_part_of_a_part_of_a_wave_is_a_part_of_the_wave(
     waves: float, one: float, other: float, floor_s: float
@@ -273,29 +259,6 @@ def test_a_workload_file_takes_what_the_command_line_takes() -> None:
 
 
 # -- laws of predictions ----------------------------------------------------------------------------------------------
-
-
-@given(
-    st.lists(st.integers(1 << 12, 1 << 26), min_size=1, max_size=2),
-    st.lists(st.integers(1 << 12, 1 << 26), max_size=2),
-    st.floats(1e-5, 1e-2),
-    st.integers(1, 24),
-    st.integers(1, 6),
-    st.sampled_from((2, 3, 10)),
-)
-def test_on_the_ideal_card_scaling_sizes_and_times_leaves_the_speed_up_alone(
-    inputs: list[int], outputs: list[int], kernel_s: float, chunks: int, streams: int, factor: int
-) -> None:
-    """But for what sixteen bytes a chunk and array take."""
-    device = load_device("ideal")
-    one = workload_of_sizes(inputs, [kernel_s], outputs)
-    more = workload_of_sizes([n * factor for n in inputs], [kernel_s * factor], [n * factor for n in outputs])
-    found = [
-        simulate(serial(w), device).makespan_s / simulate(depth_first(w, chunks, streams), device).makespan_s
-        for w in (one, more)
-    ]
-    slack = ALIGN_BYTES * chunks * (len(inputs) + len(outputs)) / sum((*inputs, *outputs))
-    assert found[0] == pytest.approx(found[1], rel=1e-3 + 2 * slack)
 
 
 @given(

@@ -8,13 +8,13 @@ from effort import examples
 from grids import EVALUATORS, grids, workloads
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from strategies import devices, link, make_device, pipeline_of
+from strategies import devices, link, make_device
 
 import streamsim
 from streamsim.device import Device, known_within, load_device
 from streamsim.errors import InputError
 from streamsim.model import simulate
-from streamsim.program import ORDERS, Config, Workload, WorkloadKernel, build, serial
+from streamsim.program import ORDERS, Config, Workload, WorkloadKernel, build
 from streamsim.rules import TICKS_PER_S
 from streamsim.search import (
     Grid,
@@ -151,25 +151,6 @@ def test_a_twentieth_of_the_ops_finds_a_program_within_a_percent(name: str, kern
     assert found.shortest <= 1.01 * min(evaluate_ticks(workload, configs, device, fast=True))
 
 
-def test_what_is_simpler() -> None:
-    """Fewest chunks, then streams, then no ring or the smallest, depth-first first, live first."""
-    order = [
-        Config(chunks=2, streams=8),
-        Config(chunks=3, streams=1, buffers=9),
-        Config(chunks=3, streams=2),
-        Config(chunks=3, streams=2, launch="graph"),
-        Config("breadth-first", chunks=3, streams=2),
-        Config(chunks=3, streams=2, buffers=1, launch="graph"),
-        Config(chunks=3, streams=2, buffers=2),
-    ]
-    found = order[::-1]
-    found.sort(key=lambda config: config.simplicity)
-    assert found == order
-    grid = Grid((3, 2), (2, 1), ("breadth-first", "depth-first"), launch=("graph", "live"))
-    configs = grid.configs(pipeline_of(8))
-    assert configs == sorted(configs, key=lambda config: config.simplicity)
-
-
 @examples(60)
 @given(workloads(), devices(connections=1))
 def test_ties_go_to_the_simplest(workload: Workload, device: Device) -> None:
@@ -180,19 +161,6 @@ def test_ties_go_to_the_simplest(workload: Workload, device: Device) -> None:
     for chunks, streams, order in product(grid.chunks, grid.streams, grid.order):
         if (chunks, streams) < (best.config.chunks, best.config.streams):
             assert seconds(Config(order, chunks, streams), workload, device) > best.makespan_s
-
-
-@pytest.mark.parametrize("fast", EVALUATORS)
-def test_what_it_says_of_a_real_card_is_what_simulating_gives(fast: bool) -> None:
-    """The h200 with all effects: everything tried, and each figure worked out anew."""
-    device = load_device("h200")
-    grid = Grid(tuple(range(1, 25)), (1, 2, 3, 4))
-    best = streamsim.best(WORK, device, grid, fast=fast)
-    tried = everything(WORK, grid, device)
-    assert best.best.makespan_s == min(tried.values()) / TICKS_PER_S
-    assert best.compared["usual"].makespan_s == seconds(Config(chunks=4, streams=4), WORK, device)
-    assert best.best.serial_s == simulate(serial(WORK), device).makespan_s
-    assert best.simulated < best.programs == len(tried)
 
 
 # The device's memory

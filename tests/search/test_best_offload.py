@@ -119,41 +119,6 @@ def test_what_is_not_tried_is_no_faster_than_is_said(case: Asked, is_listed: boo
     assert found.best.makespan_s * (1 - found.nearness) == pytest.approx(found.floor_s)
 
 
-@pytest.mark.parametrize(
-    ("times", "memory", "expected"),
-    [
-        # Copies of 4 and 6 ticks, kernels of 5 and 3 (tests/program/test_offload.py). In 10 bytes both fit. In 9 not:
-        # with the first on the card the second has no buffer; nothing stays, and one buffer.
-        (((4, 5), (6, 3)), 9, (1, (), 18)),
-        (((4, 5), (6, 3)), 10, (1, ("layer0", "layer1"), 8)),
-        (((4, 5), (6, 3)), None, (1, ("layer0", "layer1"), 8)),
-        # Kernels of 9 ticks behind copies of 1: the first layer hides all other copies, whatever else stays.
-        (((1, 9),) * 5, 4, (2, ("layer0",), 45)),
-        (((4, 4),) * 3, 7, (1, (), 24)),  # room for one
-    ],
-)
-def test_few_layers_by_hand(
-    times: tuple[Times, ...], memory: int | None, expected: tuple[int, tuple[str, ...], int]
-) -> None:
-    best = best_offload(layers_of(*times), IDEAL, memory, 0).best
-    assert (best.config.depth, best.config.resident, ticks(best.makespan_s)) == expected
-
-
-def test_what_is_reserved_and_what_may_be_pinned_count() -> None:
-    layers = layers_of((4, 5), (6, 3), (2, 9))
-    free = best_offload(layers, IDEAL, 12, 0)
-    assert free.best.makespan_s == 17 * NS
-    assert free.best.more["pinned_bytes"] <= 12
-    pinned = best_offload(layers, IDEAL, 10, 0, pinned_limit_bytes=6)  # the largest stays, with a buffer for the others
-    assert (pinned.best.config.resident, pinned.best.more["pinned_bytes"]) == (("layer1",), 6)
-    reserved = best_offload(layers, IDEAL, 10, reserve_bytes=3)
-    assert reserved.best.device_bytes <= 10
-    assert reserved.best.config.reserve_bytes == 3
-    tenth = best_offload(layers, IDEAL, 10)  # by default
-    assert tenth.best.config.reserve_bytes == 1
-    assert tenth.best.makespan_s == best_offload(layers, IDEAL, 9, 0).best.makespan_s
-
-
 # What it says besides
 
 

@@ -9,7 +9,6 @@ from sweeps import said
 from streamsim.analysis import kernel_assumptions
 from streamsim.device import link_words, load_device
 from streamsim.program import workload_of_sizes
-from streamsim.search import read_rows
 
 # The command
 
@@ -23,18 +22,6 @@ def test_without_a_file_it_prints(capsys: pytest.CaptureFixture[str], whole: Pat
     notes += "streamsim: no --device given: h200\n"
     assert said(capsys, *WORK.split(), "--chunks", "1..40") == ((whole / "out.csv").read_text(), notes)
     assert said(capsys, *WORK.split(), "--chunks", "1..40", "--json") == ((whole / "out.jsonl").read_text(), notes)
-
-
-def test_it_sums_up(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    options = [*WORK.split(), "--elements", "16Ki", "--chunks", "1..4,20000", "--streams", "1,2"]
-    out, err = said(capsys, *options, "-o", str(tmp_path / "o.jsonl"))
-    rows = list(read_rows(tmp_path / "o.jsonl"))
-    fastest = min(rows, key=lambda row: row["makespan_s"])
-    assert out.startswith(f"8 rows in {tmp_path / 'o.jsonl'}; the fastest: device h200, chunks {fastest['chunks']},")
-    assert err == (
-        "streamsim: 2 combinations that cannot be issued were left out, the first because"
-        " chunks = 20000: more chunks than elements (16384); use at most 16384\n"
-    )
 
 
 def test_what_has_no_room_is_counted_apart_from_what_cannot_be_issued(capsys: pytest.CaptureFixture[str]) -> None:
