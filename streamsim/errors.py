@@ -217,6 +217,9 @@ class Checked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 continue  # nearly always, and without a call
             check(field, value)
 
+    def __repr__(self) -> str:
+        return short(super().__repr__())
+
 
 Check = Callable[[str, Any], None]
 

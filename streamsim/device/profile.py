@@ -34,7 +34,6 @@ from streamsim.errors import (
     NoRoomError,
     check_is,
     check_number,
-    short,
     shown,
 )
 from streamsim.program import Kernel
@@ -111,9 +110,6 @@ class Device(ProfileTable, frozen=True):
             check_is(f"front_ends.{name}", calls, FrontEnd)
             _check_source(f"front_ends.{name}.source", calls.source)
         _check_sources(self)
-
-    def __repr__(self) -> str:
-        return short(f"Device({self.name}: {self.description})")
 
     def source(self, name: str) -> tuple[str, str]:
         """Return the source of the number ``name`` (dotted): "measured", "published" or "assumed", and the details.

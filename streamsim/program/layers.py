@@ -21,7 +21,6 @@ from streamsim.errors import (
     check_is,
     check_whole,
     counted,
-    short,
     shown,
 )
 from streamsim.files import parse_toml, read_toml
@@ -187,9 +186,6 @@ class Layers(Checked, frozen=True, omit_defaults=True):
         if self.passes > 1:
             found.append(f"{self.passes} passes")
         return ", ".join(found)
-
-    def __repr__(self) -> str:
-        return short(f"Layers({self.name}: {self.words})" if self.name else f"Layers({self.words})")
 
 
 # Files of layers: TOML with ``[[layers]]``; ``streamsim init --schema layers`` prints the exact form. Sizes and times

@@ -290,7 +290,7 @@ class Schedule(Checked, frozen=True, omit_defaults=True, repr_omit_defaults=True
     def __repr__(self) -> str:
         """Return the full value if there are few ops, else a description."""
         if len(self.ops) <= MOST_OPS_SHOWN:
-            return super().__repr__()
+            return msgspec.Struct.__repr__(self)
         name = f"{self.name}: " if self.name else ""
         issued = "" if self.launch == "live" else ", as a graph"
         return short(f"Schedule({name}{len(self.ops)} ops in {len(self.streams)} streams{issued})")

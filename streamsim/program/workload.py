@@ -31,8 +31,6 @@ from streamsim.errors import (
     KernelTime,
     Limits,
     check_whole,
-    counted,
-    short,
     shown,
 )
 from streamsim.files import Parsers, converted, parse_toml, read_bytes, read_toml
@@ -40,7 +38,6 @@ from streamsim.program.schedule import Kernel
 from streamsim.text import (
     LARGEST_TOML_BYTES,
     check_listed,
-    format_bytes,
     format_seconds,
     parse_bytes,
     parse_count,
@@ -67,7 +64,7 @@ class Point(Checked, frozen=True):
     duration_s: KernelTime
 
 
-class WorkloadKernel(Checked, frozen=True, omit_defaults=True):
+class WorkloadKernel(Checked, frozen=True, omit_defaults=True, repr_omit_defaults=True):
     """A kernel over the whole workload.
 
     - ``duration_s``: seconds alone on the card. Without it, and without ``points``, the device profile's cost of
@@ -223,7 +220,7 @@ class EqualChunks(NamedTuple):
     d2h_once: tuple[int, ...]
 
 
-class Workload(Checked, frozen=True, omit_defaults=True):
+class Workload(Checked, frozen=True, omit_defaults=True, repr_omit_defaults=True):
     """Arrays to copy in, kernels that run one after another on each chunk, and arrays to copy back.
 
     - ``inputs`` and ``outputs``: the bytes of each array. With ``elements``: the bytes of an element in each array, and
@@ -275,13 +272,6 @@ class Workload(Checked, frozen=True, omit_defaults=True):
     def output_bytes(self) -> tuple[int, ...]:
         """The bytes of each array that is cut and copied back."""
         return tuple(n * (self.elements or 1) for n in self.outputs)
-
-    def __repr__(self) -> str:
-        kernels = counted(len(self.kernels), "kernel")
-        name = f"{self.name}: " if self.name else ""
-        cut = f" of {self.elements} elements" if self.elements else ""
-        into, out = (format_bytes(n) if n else "nothing" for n in (self.h2d_bytes, self.d2h_bytes))
-        return short(f"Workload({name}{into} in, {kernels}, {out} out{cut})")
 
     @property
     def h2d_bytes(self) -> int:

@@ -146,12 +146,6 @@ class Grid(Checked, frozen=True):
                 " give fewer"
             )
 
-    def __repr__(self) -> str:
-        axes = ("chunks", "streams", "order", "buffers", "launch")
-        counts = ", ".join(f"{name} x {len(getattr(self, name))}" for name in axes)
-        limit = "" if self.memory_limit_bytes is None else f", {format_bytes(self.memory_limit_bytes)} on the card"
-        return f"Grid({counts}, {self.memory} memory{limit})"
-
     def configs(self, workload: Workload) -> list[Config]:
         """Return the programs of :meth:`parted`."""
         return self.parted(workload)[0]
