@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable
+from contextlib import closing, nullcontext
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from emulated_nvcc import COMPILER, write_nvcc
 from fake_arrays import CALL_S, MINE, ROUND_S, Card, installed
-from fake_cuda import Launch, fake_gpu
+from fake_cuda import fake_gpu
 from strategies import make_device
 
 from streamsim import Config, Workload, WorkloadKernel
@@ -30,8 +30,8 @@ from streamsim_validate.calibrate.front_ends import KINDS, REPEATS, fit_front_en
 from streamsim_validate.cli import main
 from streamsim_validate.cli import tune as cli
 from streamsim_validate.compare import compare
-from streamsim_validate.gpu import Gpu, compiled_rounds, probes
-from streamsim_validate.records import journal_path, read_record, recipe_of
+from streamsim_validate.gpu import compiled_rounds, probes
+from streamsim_validate.records import read_record, recipe_of
 from streamsim_validate.run import Planned, Task, Tuned, measure, tune
 from streamsim_validate.run.programs import ProgramJob, Programs, PythonJob
 from streamsim_validate.run.tuning import MORE, said_s
@@ -336,46 +336,15 @@ def test_side_by_side_programs_run_in_turns() -> None:
     assert [(entry.key, len(entry.wall_s)) for entry in kept] == [("1", 9), ("2", 9)]
 
 
-SMALL = ["--h2d", "64KiB", "--kernel", "20us", "--d2h", "64KiB", "--max-chunks", "4", "--max-streams", "2"]
-QUICK = [*SMALL, "--budget", "3", "--repeats", "2", "-o", "t.json.gz"]
-
-
 @pytest.fixture(autouse=True)
 def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def open_on(monkeypatch: pytest.MonkeyPatch, **more: Any) -> None:
-    """The command finds an emulated card."""
-
-    @contextmanager
-    def opened(_number: int) -> Iterator[Gpu]:
-        yield fake_gpu(**more)[0]
-
-    monkeypatch.setattr(cli, "open_gpu", opened)
-
-
 @pytest.fixture
 def card(monkeypatch: pytest.MonkeyPatch) -> None:
-    open_on(monkeypatch)
-
-
-def test_interrupted_it_says_how_to_go_on_and_goes_on(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    presses = iter([False, True])
-
-    def press(launch: Launch) -> None:
-        if launch.elements < 1 << 16 and next(presses, False):
-            raise KeyboardInterrupt
-
-    open_on(monkeypatch, kernels={"streamsim_spin": press})
-    assert main(["tune", *QUICK]) == 130
-    assert "the same command goes on" in capsys.readouterr().err
-    assert journal_path("t.json.gz").exists()
-    open_on(monkeypatch)
-    assert main(["tune", *QUICK]) == 0
-    assert "going on from t.json.gz.journal" in capsys.readouterr().err
+    """The command finds an emulated card."""
+    monkeypatch.setattr(cli, "open_gpu", lambda _number: nullcontext(fake_gpu()[0]))
 
 
 @pytest.mark.usefixtures("card")
@@ -406,5 +375,6 @@ def test_without_nvcc_it_says_so_before_the_card_is_opened(
 ) -> None:
     monkeypatch.setattr(cli, "open_gpu", lambda _: pytest.fail("opens the card"))
     monkeypatch.setenv("PATH", "")
-    assert main(["tune", *QUICK, "--as", "cuda-c++"]) == 2
+    line = "tune --h2d 64KiB --kernel 20us --d2h 64KiB -o t.json.gz --as cuda-c++"
+    assert main(line.split()) == 2
     assert "--as cuda-c++: no nvcc to compile it with" in capsys.readouterr().err
