@@ -24,7 +24,7 @@ from streamsim.compiled import simulate_one_of_many
 from streamsim.device import Device, as_device, known_within
 from streamsim.displayed import Result, attributes
 from streamsim.errors import InputError, short
-from streamsim.program import FIRST_TOUCH, Copy, HostWork, Loop, Schedule, check_schedule
+from streamsim.program import Copy, Loop, Schedule, check_schedule
 from streamsim.races import check, repaired
 from streamsim.text import format_bytes, format_ratio, format_seconds, format_share
 from streamsim.timeline import Timeline
@@ -470,9 +470,3 @@ def _notes(before: Work, after: Schedule) -> Iterator[str]:
             f" elsewhere, the copy of its {format_bytes(n_bytes)} into pinned buffers takes the host about {staging}"
             " each time"
         )
-        touched_s = sum(op.duration_s for op in after.ops if isinstance(op, HostWork) and op.name == FIRST_TOUCH)
-        if touched_s:
-            yield (
-                f"the first touch of host memory is left in: {format_seconds(touched_s)} of page faults, which pinned"
-                " memory pays once, when it is allocated"
-            )

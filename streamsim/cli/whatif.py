@@ -33,7 +33,7 @@ from streamsim.errors import InputError
 from streamsim.files import write_text
 from streamsim.program import MOST_WORKERS, write_schedule
 from streamsim.timeline import recorded_timeline
-from streamsim.transform import IN_ROUNDS, ISSUE_ORDERS, Change, LoopSource, in_making_order, kernels
+from streamsim.transform import IN_ROUNDS, ISSUE_ORDERS, Change, LoopSource, in_making_order
 from streamsim.transform import changes as make
 
 COUNT = click.IntRange(1, 1024)
@@ -178,7 +178,7 @@ def _kernels(text: str) -> Change:
     pattern, equals, factor = text.rpartition("=")
     if not equals or not pattern:
         raise InputError(f"--kernel {text!r}: expected a name and a factor, such as 'gemm*=0.8x'")
-    return kernels(pattern, _factor("--kernel", factor), text)
+    return make.kernels(pattern, _factor("--kernel", factor), text)
 
 
 def _factor(option: str, text: str) -> float:

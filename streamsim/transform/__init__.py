@@ -29,18 +29,8 @@ from streamsim.transform.changes import (
     Undo,
     changed,
     changed_by,
-    chunks,
-    drop_sync,
-    graph,
     in_making_order,
-    keep,
-    kernels,
     listed,
-    make_async,
-    pin,
-    pool,
-    prefetch,
-    streams,
 )
 from streamsim.transform.chunks import chunk_count, in_chunks, in_pieces, in_streams, prefetched, steps_of
 from streamsim.transform.dependences import IN_ROUNDS, Dependences, dependences_of, still_ordered

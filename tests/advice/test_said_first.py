@@ -34,7 +34,8 @@ from streamsim.program import (
     WorkloadKernel,
 )
 from streamsim.search import Grid, best_program
-from streamsim.transform import LayersSource, Source, Work, keep
+from streamsim.transform import LayersSource, Source, Work
+from streamsim.transform import changes as make
 
 MI = 1 << 20
 H200 = load_device("h200")
@@ -158,7 +159,7 @@ def test_what_comes_back_and_goes_up_again_is_kept_on_the_card(
     assert found.first is not None
     assert found.first.options[0] == "--keep"
     assert found.first.condition.startswith("each copy to the card has the bytes that just came back")
-    kept = [op for op in what_if(schedule, H200, [keep()]).work.schedule.ops if isinstance(op, Copy | Kernel)]
+    kept = [op for op in what_if(schedule, H200, [make.keep()]).work.schedule.ops if isinstance(op, Copy | Kernel)]
     assert kept == [ops[0], *ops[1::4], ops[-2]]
 
 

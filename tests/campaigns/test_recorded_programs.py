@@ -25,7 +25,7 @@ from campaigns.recordings import (
     replays,
 )
 from streamsim.compiled import simulate_one_of_many
-from streamsim.transform import drop_sync, make_async, streams
+from streamsim.transform import changes as make
 
 KEPT = Path(__file__).parents[2] / "validate" / "campaigns" / "records"
 
@@ -95,7 +95,7 @@ def test_rounds_count_before_which_the_host_was_as_fast_as_before_the_recorded_o
 
 
 BEFORE_S, AFTER_S = 5.393e-3, 2.119e-3  # of the guide's programs: docs/my-program-does-not-overlap.md
-CHANGED = Pair("guide before", "guide after", (make_async(), drop_sync(), streams(4)))
+CHANGED = Pair("guide before", "guide after", (make.make_async(), make.drop_sync(), make.streams(4)))
 
 
 @pytest.fixture(scope="module")

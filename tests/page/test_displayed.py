@@ -13,7 +13,7 @@ import streamsim
 from streamsim.cli import main
 from streamsim.recorded import replay, summarise
 from streamsim.text import format_seconds
-from streamsim.transform import graph
+from streamsim.transform import changes as make
 
 PICTURED = ("Prediction", "Explanation", "Timeline", "WhatIf", "Best", "Advice", "Replay")
 TABLED = ("Diagnosis", "Recording", "RecordingSummary")
@@ -30,7 +30,7 @@ def values() -> dict[str, Any]:
         prediction,
         streamsim.explain(PIPELINE, device),
         prediction.timeline,
-        streamsim.what_if(PIPELINE, device, [graph()]),
+        streamsim.what_if(PIPELINE, device, [make.graph()]),
         streamsim.best(WORKLOAD, device, streamsim.Grid(chunks=(1, 2, 4), streams=(1, 2))),
         streamsim.diagnose(PIPELINE, device, 2 * prediction.makespan_s),
         streamsim.loop_advice(loop, device),

@@ -18,7 +18,8 @@ from streamsim.model import simulate
 from streamsim.program import Config, Schedule
 from streamsim.recorded import profile_of, read_recording, without_recording
 from streamsim.search import best_program
-from streamsim.transform import Change, make_async, pin, repeated_step, streams
+from streamsim.transform import Change, repeated_step
+from streamsim.transform import changes as make
 
 pytestmark = [
     pytest.mark.ci,
@@ -70,11 +71,11 @@ def test_the_best_way_is_no_slower(name: str) -> None:
     assert name != "infer-pinned-4streams" or found.simplest.config.changes == ()
 
 
-ASYNC, TWO, FOUR = (make_async(),), (streams(2),), (streams(4),)
+ASYNC, TWO, FOUR = (make.make_async(),), (make.streams(2),), (make.streams(4),)
 FAMILY = {  # from which program, to which, by what changes
-    "async": ("infer-pageable", "infer-pinned-async", (pin(), *ASYNC)),
-    "two streams": ("infer-pageable", "infer-pinned-2streams", (pin(), *ASYNC, *TWO)),
-    "four streams": ("infer-pageable", "infer-pinned-4streams", (pin(), *ASYNC, *FOUR)),
+    "async": ("infer-pageable", "infer-pinned-async", (make.pin(), *ASYNC)),
+    "two streams": ("infer-pageable", "infer-pinned-2streams", (make.pin(), *ASYNC, *TWO)),
+    "four streams": ("infer-pageable", "infer-pinned-4streams", (make.pin(), *ASYNC, *FOUR)),
     "blocking to async": ("infer-pinned-blocking", "infer-pinned-async", ASYNC),
     "blocking to two": ("infer-pinned-blocking", "infer-pinned-2streams", (*ASYNC, *TWO)),
     "blocking to four": ("infer-pinned-blocking", "infer-pinned-4streams", (*ASYNC, *FOUR)),

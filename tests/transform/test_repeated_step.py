@@ -28,7 +28,8 @@ from streamsim.program import (
 )
 from streamsim.recorded import program_of
 from streamsim.rules import ticks
-from streamsim.transform import Work, graph, in_pieces, in_streams, repeated_step
+from streamsim.transform import Work, in_pieces, in_streams, repeated_step
+from streamsim.transform import changes as make
 
 BYTES = 16 * 12  # that can be cut in up to 12 pieces of whole 16 bytes
 
@@ -115,7 +116,7 @@ def test_memory_and_launch_are_the_schedules() -> None:
     pageable = program(*step * 2, streams=1, buffers=(Buffer("host", 64, "pageable"),))
     assert repeated_step(pageable).config.memory == "pageable"
     assert repeated_step(loop(3)).config.memory == "pinned"
-    assert repeated_step(graph().make(Work(loop(3), make_device())).schedule).config.launch == "graph"
+    assert repeated_step(make.graph().make(Work(loop(3), make_device())).schedule).config.launch == "graph"
 
 
 STEP = h2d(1, 64), kernel(1, 10), d2h(1, 64)

@@ -44,7 +44,8 @@ from streamsim.recorded import (
     window_ns,
     without_recording,
 )
-from streamsim.transform import Change, chunks, drop_sync, graph, make_async, pin, prefetch, streams
+from streamsim.transform import Change
+from streamsim.transform import changes as make
 
 RECORD, RECORDINGS = "recordings.json", "recordings-*.zip"
 HERE = Path(__file__).parents[1]  # whence the programs are run
@@ -141,7 +142,7 @@ class Pair(NamedTuple):
     changes: tuple[Change, ...]
 
 
-PIN, ASYNC, DROP, GRAPH, OVER_4 = pin(), make_async(), drop_sync(), graph(), streams(4)
+PIN, ASYNC, DROP, GRAPH, OVER_4 = make.pin(), make.make_async(), make.drop_sync(), make.graph(), make.streams(4)
 PAIRS = tuple(
     Pair(f"{module} {before}", f"{module} {after}", changes)
     for changes, *rows in (
@@ -151,18 +152,18 @@ PAIRS = tuple(
         ((ASYNC,), "inference training layers_streamed cupy_pipeline: pinned>async"),
         ((ASYNC,), "perceptron: pinned>async small-pinned>small-async"),
         ((DROP,), "inference: synchronised>async small-synchronised>small", "training: each-loss>async"),
-        ((streams(2),), "inference perceptron: async>streams-2"),
+        ((make.streams(2),), "inference perceptron: async>streams-2"),
         ((OVER_4,), "inference: async>streams-4 streams-2>streams-4", "cpp_pipeline: async>streams"),
         ((OVER_4,), "perceptron: async>streams-4 small-async>small-streams-4"),
         ((OVER_4,), "cupy_pipeline: async>streams small>small-streams"),
         ((ASYNC, OVER_4), "inference perceptron: pinned>streams-4", "cupy_pipeline cpp_pipeline: pinned>streams"),
         ((PIN, ASYNC, OVER_4), "perceptron: pageable>streams-4", "cpp_pipeline: pageable>streams"),
         ((ASYNC, DROP, OVER_4), "cupy_pipeline: synchronised>streams"),
-        ((ASYNC, chunks(24), OVER_4), "cupy_pipeline: whole>chunked"),
+        ((ASYNC, make.chunks(24), OVER_4), "cupy_pipeline: whole>chunked"),
         ((GRAPH,), "inference: small>small-graph", "cupy_pipeline: streams>graph small>small-graph"),
-        ((prefetch(1),), "training: async>prefetched", "layers_streamed: pinned>prefetched"),
-        ((PIN, prefetch(1)), "layers_streamed: pageable>prefetched"),
-        ((PIN, ASYNC, prefetch(1)), "training: pageable>prefetched"),
+        ((make.prefetch(1),), "training: async>prefetched", "layers_streamed: pinned>prefetched"),
+        ((PIN, make.prefetch(1)), "layers_streamed: pageable>prefetched"),
+        ((PIN, ASYNC, make.prefetch(1)), "training: pageable>prefetched"),
     )
     for modules, pairs in (str(row).split(": ") for row in rows)
     for module in modules.split()
