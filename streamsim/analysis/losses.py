@@ -116,7 +116,7 @@ CAUSES: dict[Key, Cause] = {
         "host issue cost",
         "the host's calls set the time",
         "issue fewer and larger ops, or capture the steady part as a graph",
-        "its calls cannot be captured in a graph; issue fewer and larger ops",
+        "its calls are in a graph, or no graph can hold them; issue fewer and larger ops",
     ),
     "small-chunks": Cause(
         "chunks too small (latencies, hand-overs, kernel floor)",

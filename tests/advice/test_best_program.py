@@ -15,9 +15,6 @@ from streamsim.program import (
     Region,
     Schedule,
     Synchronize,
-    Workload,
-    WorkloadKernel,
-    breadth_first,
 )
 from streamsim.search import best_program
 from streamsim.transform import changes as make
@@ -78,22 +75,6 @@ def test_a_single_upload_kernel_and_download_is_a_chunk_that_is_cut() -> None:
     assert (found.compared["before"].more["chunks"], round(found.compared["before"].makespan_s / NS)) == (1, 3 * 1024)
     assert found.simplest.words == "--chunks 128 --streams 3"
     assert round(found.simplest.makespan_s / NS) == 1024 + 2 * 8
-
-
-BREADTH_FIRST = breadth_first(
-    Workload(inputs=(4096,), outputs=(4096,), kernels=(WorkloadKernel(duration_s=4e-6),)), 4, 4
-)
-
-
-def test_the_chunks_of_a_breadth_first_program_are_found() -> None:
-    """Four chunks, all copies in first: 4,096 + 1,000 + 1,024. Of more chunks, one by one, less of it is alone."""
-    found = best_program(BREADTH_FIRST, DEVICE, independent=True)
-    assert (found.compared["before"].more["chunks"], round(found.compared["before"].makespan_s / NS)) == (
-        4,
-        4096 + 1000 + 1024,
-    )
-    assert found.simplest.words == "--chunks 128 --order depth-first"
-    assert round(found.simplest.makespan_s / NS) == 4096 + 31 + 32
 
 
 programs = st.builds(

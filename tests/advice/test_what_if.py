@@ -265,29 +265,6 @@ def test_a_change_without_room_on_the_card_is_refused() -> None:
         what_if(schedule, DEVICE, [change.buffers(0)])
 
 
-def test_what_is_shown_or_said_is_done() -> None:
-    """Steps in two streams show that two of them need nothing of each other, not that all do; steps in one nothing."""
-    assert what_if(loop(2), DEVICE, [change.chunks(2)]).together.gain == 1  # it has two
-    spread = [op for k in (1, 2, 1, 2) for op in (h2d(k, 10), kernel(k, 20))]
-    assert what_if(program(*spread), DEVICE, [change.streams(2)]).together.made.assumes == ()
-    assert what_if(program(*spread), DEVICE, [change.streams(4)], True).together.made.assumes == (
-        "your steps are independent",
-    )
-    assert what_if(loop(2), DEVICE, [change.streams(2)], True).together.made.assumes == ("your steps are independent",)
-
-
-@pytest.mark.parametrize("made", [change.streams(2), change.chunks(8), change.order("breadth-first")])
-def test_kernels_whose_result_has_no_name_may_need_each_other(made: change.Change) -> None:
-    """Layers read named weights and hand on activations that no op names."""
-    weights = [Region("d", 64 * k, 64) for k in range(4)]
-    steps = [(Copy("h2d", 64, 1, Region("h", r.offset, 64), r), Kernel(1, duration_s=NS, reads=(r,))) for r in weights]
-    buffers = (Buffer("h", 256, "pinned"), Buffer("d", 256, "device"))
-    layers = program(*(op for step in steps for op in step), Synchronize(), streams=1, buffers=buffers)
-    with pytest.raises(InputError, match=rf"^{made.option}: nothing in the schedule shows .* --independent"):
-        what_if(layers, DEVICE, [made])
-    assert what_if(layers, DEVICE, [made], independent=True).together.made.assumes
-
-
 def test_a_kernels_recorded_time_holds_some_of_the_gap_that_a_graph_has() -> None:
     """Three fifths of it: 8 ticks are 5 and a gap of 5 in the graph. What was recorded in a graph holds all of it.
 

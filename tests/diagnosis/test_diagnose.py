@@ -101,14 +101,6 @@ def test_a_mistake_changes_no_work(workload: Workload, config: Config, mistakes:
     assert work_of(wrong.schedule) == work_of(program.schedule)
 
 
-@examples(15)
-@given(workloads, configs, st.floats(1e-5, 1.0))
-def test_what_fits_any_time_comes_first_and_the_rest_by_how_near_it_is(
-    workload: Workload, config: Config, measured: float
-) -> None:
-    assert_in_order(diagnose(workload, "rtx4090", measured, config), measured)
-
-
 # By hand: on the ideal device copies run at 64 GB/s both ways, so that 64 MB take 1 ms; the kernel takes 1 ms. Four
 # chunks over four streams take (4 + 2) / 4 ms = 1.5 ms; serial, in one stream, or with a wait behind each chunk 3 ms.
 

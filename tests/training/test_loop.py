@@ -90,17 +90,6 @@ def test_batches_that_do_not_fit_are_refused_and_a_second_one_is_not_advised() -
     assert any("prefetcher" in trial.text for trial in loop_advice(LOOP, card()).trials)
 
 
-def test_issue_order_matters_for_pageable_memory() -> None:
-    """The case of the training guide: ten batches of 154 MB from pageable memory, steps of 45 ms."""
-    in_turn = Loop(batch=256, batch_bytes=154_000_000, step_s=45 * MS)
-    prefetcher = next(trial for trial in loop_advice(in_turn, "a100").alone if trial.text == "a prefetcher")
-    assert prefetcher.takes_s == pytest.approx(45 * MS, rel=0.01)
-    copy_first = loop_advice(replace(in_turn, issue="copy first", non_blocking=True), "a100")
-    step_first = next(trial for trial in copy_first.alone if trial.text == "the step issued before the next copy")
-    assert step_first.gain > 1.2
-    assert step_first.takes_s == pytest.approx(prefetcher.takes_s)
-
-
 loops = st.builds(
     Loop,
     batch=st.integers(1, 512),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from race_oracle import Graph, end, of_rule, races, start
 from same_work import Terms, amounts, output, own_work_ps, pipelines
-from strategies import NS, h2d, hosted, kernel, make_device, program
+from strategies import NS, hosted, make_device, program
 
 from streamsim.advice import advise, what_if
 from streamsim.cli.whatif import _changes, whatif_command
@@ -236,25 +236,6 @@ def test_pinned_memory_says_that_staging_may_order_streams(ops: tuple[Op, ...], 
     assert (ORDERS_NO_STREAMS in changed_by([make.pin()], Work(schedule, DEVICE)).condition) == assumes
 
 
-@pytest.mark.parametrize(
-    ("streams", "change", "ops"),
-    [  # the first op and the last one are in one stream, and not both name their memory
-        (1, make.streams(2), (NAMED_IN, replace(IN, device=Region("card", 8, 8)), Kernel(1, duration_s=NS))),
-        (1, make.streams(2), (IN, NAMED_IN, Kernel(1, duration_s=NS, reads=(Region("card", 8, 8),)))),
-        (2, make.off_legacy(), (replace(IN, stream=0), K2, Kernel(1, duration_s=NS), Kernel(0, duration_s=NS))),
-        (2, make.graph(), (replace(IN, stream=0), K2, Kernel(1, duration_s=NS), Kernel(0, duration_s=NS))),
-    ],
-)
-def test_a_kernel_stays_behind_all_that_its_stream_puts_before_it_if_its_data_is_not_named(
-    streams: int, change: Change, ops: tuple[Op, ...]
-) -> None:
-    """The kernel may read what any earlier op of its stream has copied, also if others stand between them."""
-    schedule = program(*ops, Synchronize(), streams=streams, buffers=BESIDE_LEGACY.buffers)
-    made = changed_by([change], Work(schedule, DEVICE)).work.schedule
-    works = [i for i, op in enumerate(made) if isinstance(op, Copy | Kernel)]
-    assert Graph(made).is_behind(end(works[0]), start(works[-1]))
-
-
 @pytest.mark.parametrize("before", [make.order("breadth-first"), make.chunks(1), make.buffers(2), make.drop_waits()])
 @pytest.mark.parametrize("chunks", [2, 4, 8])
 def test_no_change_hides_an_array_that_all_chunks_read_from_a_later_cut(before: Change, chunks: int) -> None:
@@ -317,12 +298,3 @@ def test_each_step_of_a_pattern_in_two_takes_what_the_pattern_of_twice_the_chunk
     assert simulate(cut, device).makespan_s == simulate(meant, device).makespan_s
     kernels = [replace(op, reads=(), writes=()) for op in cut if isinstance(op, Kernel)]
     assert kernels == [replace(op, reads=(), writes=()) for op in meant if isinstance(op, Kernel)]
-
-
-@pytest.mark.parametrize("work_s", [0.5e-3, 1.5e-3, 8e-3])
-def test_pieces_of_a_step_take_as_much_of_the_hosts_own_work_as_the_step(work_s: float) -> None:
-    """A piece of 0.75 ms is still the program's own work, though one of that length may be a front end's for a call."""
-    work = HostWork(work_s, "log" if work_s < 1e-3 else "")
-    step = (h2d(1, 64, call_s=2e-6), work, kernel(1, 1000, call_s=2e-6))
-    made = changed_by([make.chunks(8)], Work(program(*step, *step, Synchronize()), DEVICE)).work.schedule
-    assert sum(op.duration_s for op in made if isinstance(op, HostWork)) == pytest.approx(2 * work_s)
