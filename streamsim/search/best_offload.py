@@ -146,7 +146,7 @@ def best_offload(
     return Best(
         best=search.result(best),
         simplest=search.result(lean),
-        compared=_compared(layers, device, config),
+        compared=_compared(layers, device, config, limit),
         work=layers,
         card=device,
         link=link_words(device, False),
@@ -176,10 +176,15 @@ def _nothing_fits(layers: Layers, room: WeightRoom, is_certain: bool) -> InputEr
     )
 
 
-def _compared(layers: Layers, device: Device, config: Offload) -> dict[str, SimulatedProgram[Any]]:
+def _compared(
+    layers: Layers, device: Device, config: Offload, limit_bytes: int | None
+) -> dict[str, SimulatedProgram[Any]]:
     """Return the programs that the best placement is compared with, by name."""
     everything = Offload(1, tuple(step.name for step in layers.steps), reserve_bytes=config.reserve_bytes)
     pageable = replace(config, memory="pageable")
+    two = replace(pageable, depth=max(2, config.depth))
+    if limit_bytes is None or two.device_bytes(layers) <= limit_bytes:
+        pageable = two
     schedules = {
         "serial": (one_by_one(layers, "pageable"), "each layer copied from pageable memory in its turn", 0),
         "one_by_one": (one_by_one(layers, "pinned"), "each layer copied from pinned memory in its turn", 0),
