@@ -161,8 +161,10 @@ class _Rows:
             yield from more
             return
         yield from self._held(((make.drop_waits(),), *more))
-        for times in (RING, OWN) if self._pipeline else ():
-            yield from self._held((make.buffers(times), *changes) for changes in ((), *more))
+        for times in (RING, OWN):
+            with suppress(InputError):  # no buffer is named that could be more of them
+                make.buffers(times).make(self._work)
+                yield from self._held((make.buffers(times), *changes) for changes in ((), *more))
 
     def _has_one_working_stream(self) -> bool:
         """Return True if kernels and copies back are in one stream, but not the legacy stream among blocking ones."""

@@ -71,10 +71,7 @@ MAKERS: dict[str, Callable[..., Change]] = {
     click.IntRange(1, MOST_WORKERS),
 )
 @option(
-    "--buffers",
-    "Use this many times a workload's device buffers; 0: one a chunk.",
-    click.IntRange(0, 1024),
-    metavar="TIMES",
+    "--buffers", "Use this many times the device buffers; 0: one a chunk.", click.IntRange(0, 1024), metavar="TIMES"
 )
 @option("--depth", "Stream layers through this many buffers.", COUNT)
 @option("--resident", "Keep the layers of these names, separated by commas, on the card.", metavar="NAMES")

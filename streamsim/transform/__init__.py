@@ -32,7 +32,7 @@ from streamsim.transform.changes import (
     in_making_order,
     listed,
 )
-from streamsim.transform.chunks import chunk_count, in_chunks, in_pieces, in_streams, prefetched, steps_of
+from streamsim.transform.chunks import chunk_count, in_chunks, in_pieces, in_streams, prefetched, steps_of, with_buffers
 from streamsim.transform.dependences import IN_ROUNDS, Dependences, dependences_of, still_ordered
 from streamsim.transform.guard import INDEPENDENT, NEEDS_NO_LEGACY, ORDERS_NO_STREAMS
 from streamsim.transform.ops import (

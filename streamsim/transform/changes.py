@@ -40,6 +40,7 @@ from streamsim.transform.chunks import (
     in_streams,
     is_by_steps,
     prefetched,
+    with_buffers,
     without_needless_waits,
 )
 from streamsim.transform.dependences import IN_ROUNDS, dependences_of, still_ordered
@@ -569,18 +570,23 @@ def drop_waits() -> Change:
 
 
 def buffers(times: int) -> Change:
-    """Give the chunks of a workload ``times`` as many device buffers as they use in turn; 0: one for each chunk."""
+    """Give chunks ``times`` as many of the device buffers that they use one after another; 0: one for each chunk."""
 
     def make(work: Work) -> Work:
-        slots = work.pipeline.config.slots if work.pipeline else None
-        if work.pipeline is None or slots is None or slots * max(times, 1) >= work.pipeline.config.chunks:
-            raise InputError("the program is no workload whose chunks use buffers in turn, which could be more")
-        return work.with_options(buffers=times * slots or work.pipeline.config.without_ring().buffers)
+        pipeline = work.pipeline
+        if pipeline is None:
+            return work.issued(with_buffers(work.schedule, times))
+        slots = pipeline.config.slots
+        if slots is None or slots * max(times, 1) >= pipeline.config.chunks:
+            raise InputError("--buffers: no buffer is used twice that could be more of them")
+        if not times:
+            return work.with_options(buffers=pipeline.config.without_ring().buffers)
+        return work.with_options(buffers=times * slots)
 
     def does(work: Work) -> str:
         made = make(work)
         more = format_bytes(made.schedule.device_bytes - work.schedule.device_bytes)
-        several = "device buffers of their own"
+        several = f"{times} device buffers in turn for each that they share" if times else "device buffers of their own"
         if work.pipeline and made.pipeline and made.pipeline.config.buffers:
             several = f"{made.pipeline.config.buffers} device buffers in place of {work.pipeline.config.slots}"
         return f"give chunks {several} ({more} more)"

@@ -1,4 +1,4 @@
-"""The chunks of a program: how many it has, and the same work in other chunks, streams and orders.
+"""The chunks of a program: how many it has, and the same work in other chunks, streams, orders and device buffers.
 
 Where ops name their memory, the data says which of them make a chunk (:class:`.Dependences`), in whatever order they
 are issued. Recorded programs do not say what memory their ops touch. There a chunk is a step: a copy to the card behind
@@ -36,7 +36,7 @@ from streamsim.program import (
     WaitThread,
     remembered,
 )
-from streamsim.races import unnamed_memory
+from streamsim.races import touched, unnamed_memory
 from streamsim.transform.dependences import Dependences, conflicts_in, dependences_of, is_racy, issued, still_ordered
 from streamsim.transform.ops import NON_BLOCKING, Work, is_load, is_of_a_call, is_work, last_work, working_streams
 
@@ -378,7 +378,7 @@ def _kind(op: Work) -> str:
     return op.direction if isinstance(op, Copy) else "kernel"
 
 
-# Streams and orders
+# Streams, orders and buffers
 
 
 def in_streams(schedule: Schedule, count: int) -> Schedule:
@@ -446,6 +446,90 @@ def in_order(schedule: Schedule, name: str) -> tuple[Schedule, Origins]:
     return made, [(i,) for i in needs.sequence(name, holds=True) if is_work(schedule.ops[i])]
 
 
+def with_buffers(schedule: Schedule, times: int) -> Schedule:
+    """Return the schedule with ``times`` as many of the device buffers that chunks use one after another, in turn.
+
+    0: one for each chunk. Waits that the data does not need then are left out. Raises InputError if no buffer is used
+    twice.
+    """
+    made = _more_buffers(_sound(schedule), schedule, times)
+    if made is None:
+        raise InputError("--buffers: no buffer is used twice that could be more of them")
+    return without_needless_waits(made)
+
+
+def _more_buffers(needs: Dependences, schedule: Schedule, times: int) -> Schedule | None:
+    own = dict[int, dict[str, str]]()  # by op the new names of the buffers of its chunk
+    for buffer, chunks in _turns(needs, schedule).items():
+        for k, chunk in enumerate(chunks):
+            if turn := k % times if times else k:
+                for i in chunk:
+                    own.setdefault(i, {})[buffer] = f"{buffer}.{turn}"
+    sizes = {buffer.name: buffer for buffer in schedule.buffers}
+    more = {n: replace(sizes[buffer], name=n) for names in own.values() for buffer, n in names.items()}
+    if not more or more.keys() & sizes.keys():
+        return None
+    ops = tuple(_renamed(op, own.get(i, {})) for i, op in enumerate(schedule.ops))
+    return replace(schedule, ops=ops, buffers=(*schedule.buffers, *more.values()))
+
+
+def _turns(needs: Dependences, schedule: Schedule) -> dict[str, list[list[int]]]:
+    """By device buffer that chunks use one after another: the chunks that need nothing in it but their own data."""
+    on_card = {buffer.name for buffer in schedule.buffers if buffer.memory == "device"}
+    touches = [{r.buffer for r, _ in touched(op)} & on_card for op in schedule.ops]
+    again = {
+        name
+        for i, before in enumerate(needs.conflicts)
+        for k in before
+        if needs.chunk[k] != needs.chunk[i]
+        for name in touches[i] & touches[k]
+    }.difference(*(touches[i] for i in needs.common))  # what all chunks read, or write, there is once
+    found = dict[str, list[list[int]]]()
+    for ops in needs.members:
+        lacking = _lacking([schedule.ops[i] for i in ops])
+        for name in sorted(again & set().union(*(touches[i] for i in ops))):
+            chunks = found.setdefault(name, [])
+            if name not in lacking:
+                chunks.append(ops)
+            elif not chunks:
+                chunks.append([])  # the first turn is that of the buffer as it is
+    return found
+
+
+def _renamed(op: Op, names: dict[str, str]) -> Op:
+    """The op with its device ranges in buffers of other names."""
+
+    def moved(region: Region) -> Region:
+        return replace(region, buffer=names.get(region.buffer, region.buffer))
+
+    if isinstance(op, Copy):
+        return op if op.device is None else replace(op, device=moved(op.device))
+    if isinstance(op, Kernel):
+        return replace(op, reads=tuple(map(moved, op.reads)), writes=tuple(map(moved, op.writes)))
+    return op
+
+
+def _lacking(ops: Sequence[Op]) -> set[str]:
+    """The buffers in which some op reads bytes that none of ``ops`` before it has written."""
+    written: dict[str, list[Region]] = {}
+    found = set[str]()
+    for op in ops:
+        for region, writes in touched(op):
+            if writes:
+                written.setdefault(region.buffer, []).append(region)
+            elif not _covers(written.get(region.buffer, []), region):
+                found.add(region.buffer)
+    return found
+
+
+def _covers(regions: Iterable[Region], wanted: Region) -> bool:
+    reach = wanted.offset
+    for region in sorted(regions, key=lambda region: region.offset):
+        if region.offset <= reach:
+            reach = max(reach, region.offset + region.bytes)
+    return reach >= wanted.offset + wanted.bytes
+
+
 # Copies ahead
 
 
@@ -455,10 +539,25 @@ def prefetched(schedule: Schedule, depth: int) -> tuple[Schedule, list[int]]:
     Also return which op of ``schedule`` each op is (-1: none).
 
     What the host does for a copy goes with it; it waits for none of them. A step's other work waits for its copies by
-    an event, and copies into a buffer for the work of the step that had it: there are ``depth`` + 1 buffers. Right if
-    what is copied is there so much earlier. Raises InputError as :func:`steps_of`, and where named memory shows that it
-    is not, or that there are fewer buffers.
+    an event, and copies into a buffer for the work of the step that had it: there are ``depth`` + 1 buffers, which are
+    made where named memory shows fewer. Right if what is copied is there so much earlier. Raises InputError as
+    :func:`steps_of`, and where named memory shows that it is not.
     """
+    made, numbers = _prefetched(schedule, depth)
+    if not schedule.buffers or conflicts_in(schedule, made.ops, numbers) is not None:
+        return made, numbers
+    more = None if is_racy(schedule) else _more_buffers(dependences_of(schedule), schedule, depth + 1)
+    if more is not None:
+        made, numbers = _prefetched(more, depth)
+        if conflicts_in(more, made.ops, numbers) is not None:
+            return made, numbers
+    raise InputError(
+        f"steps cannot be copied {depth} ahead: a step copies to the card what a step before it copies back or computes"
+    )
+
+
+def _prefetched(schedule: Schedule, depth: int) -> tuple[Schedule, list[int]]:
+    """See :func:`prefetched`."""
     ops, steps, copying = schedule.ops, steps_of(schedule), len(schedule.streams) + 1
     parts = [_loads_and_rest(ops, step) for step in steps]
     loaded, done, end = schedule.events, schedule.events + len(steps), schedule.events + 2 * len(steps)
@@ -475,11 +574,6 @@ def prefetched(schedule: Schedule, depth: int) -> tuple[Schedule, list[int]]:
             found += _behind(ops, parts[k][1], loaded + k, done + k)
     found += ((i, ops[i]) for i in range(steps[-1].stop, len(ops)))
     numbers, made = zip(*found, strict=True)
-    if schedule.buffers and conflicts_in(schedule, made, numbers) is None:
-        raise InputError(
-            f"steps cannot be copied {depth} ahead: a copy to the card would write what an earlier step still uses, or"
-            " read what it computes; give each step buffers of its own"
-        )
     return replace(schedule, ops=made, streams=(*schedule.streams, *NON_BLOCKING), events=end), list(numbers)
 
 

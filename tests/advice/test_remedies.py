@@ -45,6 +45,7 @@ from streamsim.transform import (
     chunk_count,
     in_chunks,
     in_streams,
+    with_buffers,
 )
 
 FACTORS, STREAMS = Values().factors, Values().streams
@@ -195,6 +196,18 @@ def test_a_copy_back_is_of_the_chunk_whose_data_it_copies(schedule: Schedule, ch
     needs = Dependences(schedule)
     assert not needs.common
     assert chunk_count(schedule) == chunks
+
+
+@pytest.mark.parametrize("name", ["ideal", "rtx3090", "h200"])
+def test_a_ring_with_more_buffers_is_a_larger_ring(name: str) -> None:
+    device = load_device(name)
+    larger = with_buffers(ring(WORKLOAD, 8, 2, 2), 2)
+    assert [b.bytes for b in larger.buffers if b.memory == "device"] == [1 << 23] * 8
+    assert simulate(larger, device).makespan_s == simulate(ring(WORKLOAD, 8, 4, 2), device).makespan_s
+    freed = in_streams(with_buffers(ring(WORKLOAD, 8, 2, 2), 0), 8)
+    assert simulate(freed, device).makespan_s == simulate(depth_first(WORKLOAD, 8, 8), device).makespan_s
+    with pytest.raises(InputError, match="no buffer is used twice"):
+        with_buffers(depth_first(WORKLOAD, 8, 2), 0)
 
 
 def named(at: int, after: int = 0) -> list[Op]:

@@ -9,11 +9,10 @@ from strategies import NS, d2h, h2d, kernel, link, make_device, pipeline_of, pro
 
 from streamsim.advice import what_if
 from streamsim.device import load_device, with_memory_limit
-from streamsim.errors import InputError, NoRoomError
+from streamsim.errors import NoRoomError
 from streamsim.model import simulate
 from streamsim.program import (
     Buffer,
-    Config,
     Copy,
     HostWork,
     Kernel,
@@ -27,8 +26,9 @@ from streamsim.program import (
     WaitThread,
     breadth_first,
     depth_first,
+    ring,
 )
-from streamsim.transform import Source, Work, in_pieces, in_streams, pinned, prefetched, steps_of
+from streamsim.transform import Work, in_pieces, in_streams, pinned, prefetched, steps_of
 from streamsim.transform import changes as change
 
 DEVICE = make_device(copy=1, kernel=1)
@@ -256,13 +256,11 @@ def test_in_another_order_a_pattern_is_the_pattern_of_that_order(was: Any, then:
 
 def test_a_change_without_room_on_the_card_is_refused() -> None:
     """A ring of 2 buffers of 4 chunks holds half of 2 x 256 KiB; each chunk's own buffers hold all of it."""
-    source = Source(pipeline_of(65536), Config("depth-first", 4, 2, 2))
-    schedule, small = source.config.schedule(source.workload), with_memory_limit(DEVICE, 262144)
+    schedule = ring(pipeline_of(65536), 4, 2)
+    small = with_memory_limit(DEVICE, 262144)
     assert what_if(schedule, small, [change.order("depth-first")]).together.gain == 1
     with pytest.raises(NoRoomError, match=r"524288 bytes .* leave out the change"):
-        what_if(schedule, small, [change.buffers(0)], source=source)
-    with pytest.raises(InputError, match=r"^--buffers 0: the program is no workload"):
-        what_if(schedule, DEVICE, [change.buffers(0)])
+        what_if(schedule, small, [change.buffers(0)])
 
 
 def test_a_kernels_recorded_time_holds_some_of_the_gap_that_a_graph_has() -> None:
