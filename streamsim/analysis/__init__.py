@@ -14,7 +14,6 @@ from streamsim.analysis.bounds import (
     Bound,
     Flow,
     bound_json,
-    bound_of,
     chunk_bounds,
     duplex_bound,
     lower_bound,

@@ -25,9 +25,8 @@ from strategies import (
     ticks,
 )
 
-from streamsim.analysis import CHAIN, HOST, LINK, Flow, bound_of, duplex_bound, lower_bound
+from streamsim.analysis import CHAIN, HOST, LINK, Flow, duplex_bound, lower_bound
 from streamsim.device import Device, KernelCost, device_names, load_device
-from streamsim.lowering import lower
 from streamsim.model import simulate
 from streamsim.program import (
     HOST_MEMORIES,
@@ -56,7 +55,6 @@ def test_the_bound_never_exceeds_the_makespan(schedule: Schedule, device: Device
     assert bound.seconds <= timeline.makespan_s
     assert bound.seconds == max(bound.each.values())
     assert bound.each[bound.bound_by] == bound.seconds
-    assert bound_of(lower(schedule, device)) == bound
 
 
 @given(draining())
