@@ -1,41 +1,13 @@
-"""``streamsim explain`` and the picture of an explanation."""
+"""The picture of an explanation."""
 
-import json
-from pathlib import Path
-
-import pytest
-from explained import PLAIN, WORKLOAD
+from explained import PLAIN
 from matplotlib.collections import PolyCollection
-from stamped import printed, unstamped
 from strategies import h2d, kernel, program
 
 from streamsim.advice import explain
-from streamsim.analysis import CAUSES, bound_json, work_bound
-from streamsim.device import load_device
-from streamsim.program import Synchronize, breadth_first, workload_of_sizes, write_schedule
+from streamsim.analysis import CAUSES
+from streamsim.program import Synchronize
 from streamsim.report import plot_remedied
-
-# The command and the picture
-
-PIPELINE = ["--h2d", "64MiB", "--kernel", "0.57ms", "--d2h", "64MiB", "--chunks", "16", "--streams", "4"]
-
-
-def test_the_command_says_what_the_library_says(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    schedule = breadth_first(WORKLOAD, 16, 4)
-    expected = json.loads(json.dumps(explain(schedule, load_device("h200")).to_json()))
-    said = json.loads(printed(capsys, "explain", *PIPELINE, "--order", "breadth-first", "--json"))
-    write_schedule(schedule, tmp_path / "plan.json")
-    of_file = json.loads(printed(capsys, "explain", str(tmp_path / "plan.json"), "--json"))
-    work = work_bound(workload_of_sizes(["64MiB"], ["0.57ms"], ["64MiB"]), "h200")
-    for value, bound in ((said, work), (of_file, None)):
-        unstamped(value)
-        assert {name: value.pop(name) for name in ("work_bound_s", "work_bound_by")} == bound_json("work", bound)
-    inputs = said.pop("inputs")
-    assert (inputs["order"], inputs["h2d_bytes"], inputs["device"]) == ("breadth-first", 1 << 26, "h200")
-    assert of_file.pop("inputs") == {"schedule": str(tmp_path / "plan.json"), "device": "h200", "connections": None}
-    del expected["inputs"]
-    assert said == of_file == expected
-    assert sum(loss["lost_s"] for loss in said["losses"]) == pytest.approx(said["makespan_s"] - said["bound_s"])
 
 
 def test_the_picture_shows_bound_and_losses() -> None:

@@ -30,11 +30,11 @@ from streamsim.answer import (
     write_page,
 )
 from streamsim.cli import main
-from streamsim.device import Device, load_device
+from streamsim.device import Device
 from streamsim.lowering import lower
 from streamsim.model import simulate
 from streamsim.page import BECAUSE, Shown, line_data, packed
-from streamsim.program import Layer, Layers, Offload, Schedule, WorkloadKernel
+from streamsim.program import Schedule
 from streamsim.recorded import AnnotationKind, Annotations, replay
 from streamsim.timeline import causes_of, critical_path
 
@@ -167,17 +167,6 @@ def test_the_command_and_the_time_line_of_a_cell_take_its_time(
     for row, line in lines.items():
         assert data["lines"][line]["makespan"] == rows[-1][int(row)]
     assert name == "arrays" or min(rows[-1]) in [rows[-1][int(row)] for row in lines]
-
-
-def test_copies_and_kernels_of_layers_have_the_names_of_layers_and_number_their_passes() -> None:
-    layers = Layers((Layer(1 << 30, (WorkloadKernel("attention", 9e-3),), "block", repeats=4),), passes=2)
-    about = line_data(
-        Shown("x", simulate(Offload(depth=2, resident=("block.3",)).schedule(layers), load_device("h200")))
-    )
-    columns = unpacked(about["columns"], about["ops"])
-    told = {f"{about['names'][name]} {number}" for name, number in zip(columns[0], columns[8], strict=True) if number}
-    streamed = {f"block.{k} H2D {turn}" for k in (0, 1, 2) for turn in (1, 2)}
-    assert told == streamed | {f"block.{k} attention {turn}" for k in range(4) for turn in (1, 2)}
 
 
 def test_a_recorded_line_has_the_steps_and_ranges_of_each_thread_by_depth() -> None:

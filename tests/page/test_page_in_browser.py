@@ -7,18 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pages import HOSTILE, PIPELINE, WORKLOAD, irregular, said_by, saved
+from pages import HOSTILE, WORKLOAD, irregular, said_by, saved
 from strategies import h2d, kernel, make_device, program
 
 from streamsim.advice import explain
-from streamsim.analysis import predict
-from streamsim.answer import Answer, Pictures, explanation_answer, page_of, prediction_answer
+from streamsim.answer import Answer, Pictures, explanation_answer, page_of
 from streamsim.lowering import lower
 from streamsim.model import simulate
 from streamsim.page import Shown
 from streamsim.program import Config, Op, RecordEvent, Synchronize, breadth_first
 from streamsim.report import COLOURS, D2H, H2D, KERNEL
-from streamsim.text import format_seconds
 from streamsim.timeline import Timeline, causes_of, critical_path, label
 from streamsim.transform import Source
 
@@ -241,18 +239,6 @@ def test_whatever_is_drawn_answers_the_keys(look: Look, ops: list[Op]) -> None:
     assert page.evaluate(f"{CHART}.selected !== null") == drawn
 
 
-def test_figures_and_tables_need_no_script(browser: Any, tmp_path: Path) -> None:
-    prediction = predict(PIPELINE, "h200")
-    file = tmp_path / "page.html"
-    file.write_text(page_of(prediction_answer(prediction)))
-    context = browser.new_context(java_script_enabled=False)
-    page = context.new_page()
-    page.goto(file.as_uri())
-    assert format_seconds(prediction.makespan_s) in page.inner_text("body")
-    assert "h2d busy" in page.inner_text("table")
-    context.close()
-
-
 # Maps
 
 
@@ -286,22 +272,6 @@ def test_a_map_shows_the_shortest_row_of_each_cell_and_what_is_near_the_best(loo
     for left in (cell for cell in range(len(cells)) if (cell + 1) % 8):  # a line stands between inside and outside
         is_near, is_close = (inside[left] > inside[left + 1] for inside in (near, close))
         assert lined[left] == ("solid" if is_near else "dashed" if is_close else "")
-
-
-def test_a_cell_says_its_time_and_shows_its_time_line_and_none_is_a_hole(look: Look, tmp_path: Path) -> None:
-    data = saved("best", tmp_path)
-    page = look((tmp_path / "page.html").read_text())
-    times = {(streams, k): cell for streams, *cells in page.evaluate(SHOWN) for k, cell in enumerate(cells, 1)}
-    for streams, chunks in times:  # more streams than chunks are of no use
-        assert times[streams, chunks] == times[str(min(int(streams), chunks)), chunks] != ""
-    row, line = next(iter(data["map"]["lines"].items()))
-    page.evaluate("row => streamsim.map.choose({row})", int(row))
-    page.wait_for_function("line => streamsim.map.view?.charts[0].line.about === streamsim.data.lines[line]", arg=line)
-    assert page.inner_text(".map > .told b") == exactly(data["lines"][line]["makespan"])
-    page.focus(".grid [aria-selected]")
-    page.keyboard.press("ArrowRight")
-    assert page.evaluate("streamsim.map.chosen") != int(row)
-    page.wait_for_function("() => document.activeElement === streamsim.map.cellOf(streamsim.map.chosen)")
 
 
 def test_a_button_shows_what_another_change_would_give(look: Look) -> None:

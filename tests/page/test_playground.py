@@ -68,12 +68,6 @@ def test_a_page_holds_the_files_and_the_model_and_loads_nothing(tiny: Path) -> N
     assert {"msgspec/__init__.py", "simpy/__init__.py", "streamsim/device/profiles/h200.toml"} <= set(site.namelist())
     worker = zlib.decompress(b64decode(data["worker"])).decode()
     assert not re.search(r"import\.meta|export default", worker)  # it is no module
-    (policy,) = re.findall(r'Content-Security-Policy" content="([^"]*)"', html)
-    digests = re.sub(r"'sha256-[\w+/]{43}='", "DIGEST", policy)
-    assert digests == (
-        "default-src 'none'; script-src DIGEST 'wasm-unsafe-eval'; worker-src blob:; style-src DIGEST; base-uri 'none';"
-        " form-action 'none'"
-    )
     assert not re.search(r"\s(src|href|onclick|style)=", html.partition('<script type="application/json"')[0])
 
 

@@ -20,8 +20,6 @@ from streamsim.program import (
     WaitThread,
 )
 
-MIB = 1 << 20
-
 
 def test_slices_are_byte_ranges() -> None:
     p = Program()

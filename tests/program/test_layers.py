@@ -38,16 +38,6 @@ def test_a_file_says_what_the_value_says(tmp_path: Path) -> None:
     assert all(read_layers(tmp_path / name) == MODEL for name in ("model.toml", "written.toml"))
 
 
-def test_a_pass_goes_through_every_layer_by_itself() -> None:
-    assert [(step.name, step.weight_bytes) for step in MODEL.steps] == [
-        *((f"block.{k}", 400_000_000) for k in range(3)),
-        ("head", 1 << 30),
-    ]
-    assert MODEL.weight_bytes == 3 * 400_000_000 + (1 << 30)
-    launches = MODEL.steps[0].launches()  # three launches take the 2 ms together
-    assert [(op.stream, op.duration_s) for op in launches] == [(1, 1e-3), *[(1, 2e-3 / 3)] * 3]
-
-
 names = st.text("ab.0 é", max_size=4).map(str.strip)
 timed = st.builds(
     WorkloadKernel,

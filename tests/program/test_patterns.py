@@ -27,7 +27,6 @@ from streamsim.program import (
     breadth_first,
     build,
     depth_first,
-    prefetch,
     ring,
     serial,
     serialized,
@@ -227,24 +226,6 @@ def test_in_a_relay_kernels_take_turns_over_the_streams_and_copies_do_not_wait_f
     assert [schedule.ops[i].stream for i in kernels] == [1, 1, 2, 2, 1, 1]
     copies_in = [i for i, op in enumerate(schedule) if isinstance(op, Copy) and op.direction == "h2d"]
     assert not before[copies_in[1]]
-
-
-def test_prefetch_copies_the_next_batch_beside_the_kernels_of_this_one() -> None:
-    # 10 bytes a batch; two kernels of 6 ticks each a batch, in 4 batches: copy 0 0..10, kernels 0 10..22, copy 1
-    # 10..20.
-    workload = Workload(40, (1,), (), (WorkloadKernel(duration_s=24e-9),) * 2)
-    made = prefetch(workload, 4)
-    timeline = simulate(made, DEVICE)
-    copies = [i for i, op in enumerate(made) if isinstance(op, Copy)]
-    kernels = [i for i, op in enumerate(made) if isinstance(op, Kernel)]
-    # Batch n's kernels 10 + 12 n ..; its copy when the slot is free (batch n - 2 done): 20 would be idle until 22, 34.
-    assert [timeline.start[i] for i in copies] == [0, 10, 22, 34]
-    assert [timeline.start[i] for i in kernels] == [10, 16, 22, 28, 34, 40, 46, 52]
-    # With one buffer there is nowhere to put the next batch: 10 + 12 for each.
-    assert round(simulate(prefetch(workload, 4, buffers=1), DEVICE).makespan_s * 1e9) == 4 * 22
-    # With three, copies follow each other: 20, then batch 3 when batch 0 is done.
-    three = prefetch(workload, 4, buffers=3)
-    assert [simulate(three, DEVICE).start[i] for i, op in enumerate(three) if isinstance(op, Copy)] == [0, 10, 20, 30]
 
 
 @given(card.built(), card.plain_devices())

@@ -151,18 +151,6 @@ def test_a_twentieth_of_the_ops_finds_a_program_within_a_percent(name: str, kern
     assert found.shortest <= 1.01 * min(evaluate_ticks(workload, configs, device, fast=True))
 
 
-@examples(60)
-@given(workloads(), devices(connections=1))
-def test_ties_go_to_the_simplest(workload: Workload, device: Device) -> None:
-    """Nothing is both as fast and simpler; without costs for cutting, many are as fast."""
-    assert workload.elements
-    grid = Grid(tuple(range(1, min(6, workload.elements) + 1)), (1, 2, 3), ("breadth-first", "depth-first"))
-    best = streamsim.best(workload, device, grid, fast=False).best
-    for chunks, streams, order in product(grid.chunks, grid.streams, grid.order):
-        if (chunks, streams) < (best.config.chunks, best.config.streams):
-            assert seconds(Config(order, chunks, streams), workload, device) > best.makespan_s
-
-
 # The device's memory
 
 

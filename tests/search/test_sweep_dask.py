@@ -19,19 +19,11 @@ pytestmark = pytest.mark.skipif(find_spec("distributed") is None, reason="needs 
 OPTIONS = ["sweep", "--h2d", "64KiB", "--kernel", "10us", "--d2h", "64KiB", "--chunks", "1..40"]
 
 
-def local_cluster(workers: int) -> Any:
-    quiet = {"silence_logs": 50, "dashboard_address": "127.0.0.1:0"}
-    distributed = import_module("distributed")  # half a second, for those tests alone
-    return distributed.LocalCluster(n_workers=workers, threads_per_worker=1, processes=True, host="127.0.0.1", **quiet)
-
-
-def client_of(cluster: Any) -> Any:
-    return import_module("distributed").Client(cluster)
-
-
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
-    with local_cluster(2) as local:
+    quiet = {"silence_logs": 50, "dashboard_address": "127.0.0.1:0"}
+    distributed = import_module("distributed")  # half a second, for those tests alone
+    with distributed.LocalCluster(2, threads_per_worker=1, processes=True, host="127.0.0.1", **quiet) as local:
         yield local
 
 
@@ -48,7 +40,7 @@ def test_a_cluster_found_by_its_address_gives_the_same_file(
 def test_a_worker_that_dies_in_the_middle_loses_nothing(cluster: Any, whole: Path, tmp_path: Path) -> None:
     """SIGKILL to one of the two: Dask runs its block again; every row is there, and none twice."""
     path = tmp_path / "out.csv"
-    with client_of(cluster) as client:
+    with import_module("distributed").Client(cluster) as client:
         before = client.run(os.getpid)
         killed: list[int] = []
 
