@@ -1,5 +1,6 @@
 """The best way to issue the steps of a program: by hand, never slower than it is, and what ``whatif`` says of it."""
 
+import pytest
 from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
@@ -32,49 +33,28 @@ def loop(steps: int, size: int, work: int, *between: Op, memory: str = "pinned")
     return program(*ops, Synchronize(), streams=1, buffers=buffers)
 
 
-def test_streams_and_pieces_by_hand() -> None:
-    """Eight steps of 40 + 80 + 40 in one stream: 1,280. Kernels bind: 640, and one copy in before, one back behind.
-
-    Whole steps over two streams: 40 + 640 + 40. In 16, 32 and 64 chunks those copies are 20, 10 and 5: 680, 660, 650.
-    128 chunks bring less than 1 % more, and end the search; 64 of them are within 1 % of it.
-    """
-    found = best_program(loop(8, 40, 80), DEVICE, independent=True)
-    assert found.compared["before"].more["chunks"] == 8
-    assert round(found.compared["before"].makespan_s / NS) == 8 * 160
-    assert found.simplest.words == "--chunks 64 --streams 2"
-    assert round(found.simplest.makespan_s / NS) == 640 + 2 * 5
-
-
-def test_what_is_not_shown_is_not_tried() -> None:
-    """Unless the user says so: then the copies of the next step come beside this step's work, and that is all."""
-    found = best_program(loop(8, 40, 80), DEVICE)
-    assert found.simplest.words == "--prefetch 1"
-    assert round(found.simplest.makespan_s / NS) == 40 + 8 * 120
-    (why,) = found.not_tried
-    assert why.startswith("if your steps are independent: ")
+# The program, whether its steps are independent, and the most chunks to try; what to use, and the ticks of that.
+WAYS = {
+    # Steps of 40 + 80 + 40. Kernels bind: 640, and one copy in before, one back behind. Over two streams 40 + 640 + 40;
+    # in 16, 32 and 64 chunks those copies are 20, 10 and 5. 128 gain less than 1 %, and end the search.
+    "in pieces": (loop(8, 40, 80), True, 128, "--chunks 64 --streams 2", 640 + 2 * 5),
+    # Unless steps are said to be independent, copies of the next one come beside this step's work, and that is all.
+    "not shown": (loop(8, 40, 80), False, 128, "--prefetch 1", 40 + 8 * 120),
+    # Pageable copies hold the host, and so does a wait after each step: then streams overlap nothing.
+    "held": (loop(8, 40, 80, Synchronize(), memory="pageable"), True, 8, "--pin --drop-sync --streams 2", 720),
+    "whole steps": (loop(8, 40, 80), True, 8, "--streams 2", 720),
+    # The host works for 1,000 between steps of 60: nothing ends 1 % sooner.
+    "no gain": (loop(6, 10, 40, HostWork(1000 * NS)), True, 128, "the program unchanged", 5060),
+    # In 128 chunks all overlap but two copies of 8.
+    "one step": (program(h2d(1, 1024), kernel(1, 1024), d2h(1, 1024)), True, 128, "--chunks 128 --streams 3", 1040),
+}
 
 
-def test_what_keeps_steps_apart_is_changed_with_them_and_only_if_it_must() -> None:
-    """Pageable copies hold the host, and so does a wait after each step: then streams overlap nothing."""
-    found = best_program(loop(8, 40, 80, Synchronize(), memory="pageable"), DEVICE, independent=True, most_chunks=8)
-    assert found.simplest.words == "--pin --drop-sync --streams 2"
-    pinned = best_program(loop(8, 40, 80), DEVICE, independent=True, most_chunks=8)
-    assert pinned.simplest.words == "--streams 2"
-
-
-def test_a_program_that_cannot_gain_is_left_as_it_is() -> None:
-    """The host works for 1,000 between steps of 60: nothing that is issued otherwise ends 1 % sooner."""
-    found = best_program(loop(6, 10, 40, HostWork(1000 * NS)), DEVICE, independent=True)
-    assert found.simplest.config.changes == ()
-    assert found.simplest.words == "the program unchanged"
-
-
-def test_a_single_upload_kernel_and_download_is_a_chunk_that_is_cut() -> None:
-    """1,024 + 1,024 + 1,024 in one stream. In 64 chunks all overlap but two copies of 16; 128 gain less than 1 %."""
-    found = best_program(program(h2d(1, 1024), kernel(1, 1024), d2h(1, 1024)), DEVICE, independent=True)
-    assert (found.compared["before"].more["chunks"], round(found.compared["before"].makespan_s / NS)) == (1, 3 * 1024)
-    assert found.simplest.words == "--chunks 128 --streams 3"
-    assert round(found.simplest.makespan_s / NS) == 1024 + 2 * 8
+@pytest.mark.parametrize("name", WAYS)
+def test_the_way_to_use_by_hand(name: str) -> None:
+    schedule, independent, most_chunks, words, expected = WAYS[name]
+    found = best_program(schedule, DEVICE, independent, most_chunks=most_chunks).simplest
+    assert (found.words, round(found.makespan_s / NS)) == (words, expected)
 
 
 programs = st.builds(

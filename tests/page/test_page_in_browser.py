@@ -183,12 +183,6 @@ def test_names_tables_and_calls_lead_to_ops(look: Look) -> None:
     assert page.evaluate(selected) == [1, "engine"]
     page.click("text=To the call that issued it")
     assert page.evaluate(selected) == [1, "host"]
-    page.focus(".picture")
-    page.keyboard.press("l")
-    assert page.evaluate(selected) == [1, "engine"]
-    page.click("text=Colours by name")
-    hues = page.evaluate(f"[1, 2, 3].map(op => {CHART}.line.hue.get({CHART}.line.name[op]))")
-    assert hues[0] != hues[1] == hues[2]
 
 
 def test_a_hostile_name_is_shown_and_not_run(look: Look) -> None:

@@ -139,6 +139,5 @@ def test_a_graph_cannot_wait_for_the_host(fast: bool) -> None:
     work = steps(5)
     with pytest.raises(InputError, match="host_work_s = 5e-09: the host cannot work between the steps of a graph"):
         evaluate_ticks(work, [Config(launch="graph")], CARD, fast)
-    assert {config.launch for config in Grid((1, 2), (1,), launch=("live", "graph")).configs(work)} == {"live"}
     with pytest.raises(InputError, match="an empty grid: host_load_s = 5e-09: the host cannot work"):
         Grid((1, 2), (1,), launch=("graph",)).configs(steps(0, load=5))

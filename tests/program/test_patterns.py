@@ -11,7 +11,7 @@ import oracle
 import strategies as card
 from hypothesis import given
 from hypothesis import strategies as st
-from race_oracle import races
+from race_oracle import Graph, end, races, start
 
 from streamsim.device import Device
 from streamsim.model import simulate
@@ -32,26 +32,11 @@ from streamsim.program import (
     serialized,
 )
 
-DEVICE = card.make_device()
-
 
 def chunk_bounds(elements: int, chunks: int) -> list[tuple[int, int]]:
     """First element and count of each chunk."""
     counts = [part.elements for part in Workload(elements, (1,)).cut(chunks) for _ in range(part.many)]
     return [(sum(counts[:i]), count) for i, count in enumerate(counts)]
-
-
-def happens_before(schedule: Schedule, device: Device = DEVICE) -> list[set[int]]:
-    """For each op the ops that have surely ended when it starts."""
-    order = oracle.cuda_order(schedule, device)
-    before: list[set[int]] = []
-    seen_by_host: set[int] = set()
-    for i in range(len(schedule)):
-        direct = order.works[i] | seen_by_host
-        before.append(direct.union(*(before[j] for j in direct)) if direct else set())
-        if order.awaited[i]:
-            seen_by_host = seen_by_host.union(order.awaited[i], *(before[j] for j in order.awaited[i] if j < i))
-    return before
 
 
 def copied(schedule: Schedule, direction: str) -> Iterator[tuple[str, int]]:
@@ -220,12 +205,12 @@ def test_a_ring_uses_as_many_chunk_sized_buffers_as_it_says(
 
 def test_in_a_relay_kernels_take_turns_over_the_streams_and_copies_do_not_wait_for_them() -> None:
     schedule = build(Workload(8, (1,), (1,), (WorkloadKernel(duration_s=1e-6, launches=2),)), "relay", 3, 2)
-    before = happens_before(schedule)
+    behind = Graph(schedule).behind
     kernels = [i for i, op in enumerate(schedule) if isinstance(op, Kernel)]
-    assert all(first in before[second] for first, second in pairwise(kernels))
+    assert all(behind[start(second)] >> end(first) & 1 for first, second in pairwise(kernels))
     assert [schedule.ops[i].stream for i in kernels] == [1, 1, 2, 2, 1, 1]
     copies_in = [i for i, op in enumerate(schedule) if isinstance(op, Copy) and op.direction == "h2d"]
-    assert not before[copies_in[1]]
+    assert not any(behind[start(copies_in[1])] >> end(op) & 1 for op in kernels)
 
 
 @given(card.built(), card.plain_devices())
