@@ -57,7 +57,6 @@ from streamsim.analysis.losses import (
     loads_of,
     mean_gains,
     split_of,
-    without_latencies,
 )
 from streamsim.analysis.predict import Prediction, SerialProgram, predict
 from streamsim.analysis.workloads import check_room, kernel_assumptions, remedy, shown_s, timed_alone

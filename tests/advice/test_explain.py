@@ -30,7 +30,7 @@ from strategies import (
 )
 
 from streamsim.advice import Explanation, explain
-from streamsim.analysis import BEHIND, KEYS, LIMITS, Removals, mean_gains, without_latencies
+from streamsim.analysis import BEHIND, KEYS, LIMITS, Removals, mean_gains
 from streamsim.device import Device, load_device
 from streamsim.errors import InputError
 from streamsim.model import simulate
@@ -397,6 +397,6 @@ def test_what_a_crowd_costs_each_copy_goes_with_the_latencies() -> None:
     plain = make_device(concurrent_kernels=4)
     ops = [op for stream in range(1, 7) for op in (h2d(stream, 20), kernel(stream, 8, fill=0.5), d2h(stream, 20))]
     schedule = program(*ops, streams=6)
-    bare = without_latencies(Work(schedule, costly))
-    assert simulate(schedule, costly).makespan_s > simulate(schedule, plain).makespan_s
-    assert simulate(bare.schedule, bare.device).makespan_s == simulate(schedule, plain).makespan_s
+    costs, without = (lost(explain(schedule, device)) for device in (costly, plain))
+    assert costs.keys() - without.keys() == {"small-chunks", "duplex"}
+    assert all(costs[cause] == without[cause] for cause in without)

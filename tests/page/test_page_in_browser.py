@@ -130,26 +130,23 @@ def test_the_wheel_zooms_a_clicked_picture_about_the_pointer_and_dragging_moves_
     box = page.locator("canvas").first.bounding_box()
     x, y = box["x"] + 700, box["y"] + 80
     page.mouse.move(x, y)
-    asked = f"(c => [c.ticks(700), c.labels[1].length, c.view.to - c.view.from, c.view.from])({CHART})"
-    before, digits, span, _ = page.evaluate(asked)
+    asked = f"(c => [c.ticks(700), c.view.to - c.view.from, c.view.from])({CHART})"
+    before, span, _ = page.evaluate(asked)
     page.mouse.wheel(0, -300)  # scrolls the page, until the picture is clicked
     page.wait_for_timeout(60)
-    assert page.evaluate(asked)[2] == span
+    assert page.evaluate(asked)[1] == span
     page.evaluate("scrollTo(0, 0)")
     page.mouse.click(x, y)
     for _ in range(12):
         page.mouse.wheel(0, -300)
     page.wait_for_timeout(60)  # the next frame
-    after, more, less, begin = page.evaluate(asked)
+    after, less, begin = page.evaluate(asked)
     assert less < span / 1000
     assert after == pytest.approx(before, abs=less / 100)
-    assert more > digits
-    labels = page.evaluate(f"{CHART}.labels")
-    assert len(set(labels)) == len(labels)
     page.mouse.down()
     page.mouse.move(x - 300, y, steps=4)
     page.mouse.up()
-    moved = page.evaluate(asked)[3] - begin
+    moved = page.evaluate(asked)[2] - begin
     assert moved == pytest.approx(300 / page.evaluate(f"{CHART}.scale"), rel=0.05)
 
 
