@@ -11,6 +11,7 @@ from effort import examples
 from explained import PLAIN, WORKLOAD, lost
 from hypothesis import given
 from hypothesis import strategies as st
+from matplotlib.collections import PolyCollection
 from msgspec.structs import replace
 from strategies import (
     BUFFERS,
@@ -30,7 +31,7 @@ from strategies import (
 )
 
 from streamsim.advice import Explanation, explain
-from streamsim.analysis import BEHIND, KEYS, LIMITS, Removals, mean_gains
+from streamsim.analysis import BEHIND, CAUSES, KEYS, LIMITS, Removals, mean_gains
 from streamsim.device import Device, load_device
 from streamsim.errors import InputError
 from streamsim.model import simulate
@@ -51,6 +52,7 @@ from streamsim.program import (
     serial,
 )
 from streamsim.races import check
+from streamsim.report import plot_remedied
 from streamsim.transform import Dependences, Work
 
 
@@ -400,3 +402,22 @@ def test_what_a_crowd_costs_each_copy_goes_with_the_latencies() -> None:
     costs, without = (lost(explain(schedule, device)) for device in (costly, plain))
     assert costs.keys() - without.keys() == {"small-chunks", "duplex"}
     assert all(costs[cause] == without[cause] for cause in without)
+
+
+def test_the_picture_shows_bound_and_losses() -> None:
+    # Copy 0..10, synchronised, kernel 10..20: bound 10, then 10 lost to the call.
+    schedule = program(h2d(1, 10), Synchronize(), kernel(2, 10))
+    ax, *_ = panels = plot_remedied(explain(schedule, PLAIN))
+    bars = {
+        str(c.get_gid()): (c.get_paths()[0].get_extents().x0, c.get_paths()[0].get_extents().x1)
+        for c in ax.collections
+        if isinstance(c, PolyCollection) and str(c.get_gid()).startswith("where it goes")
+    }
+    title = CAUSES["host-waits"].title
+    assert bars == {
+        "where it goes: busiest engine alone": (0, 10),
+        f"where it goes: 1 {title}: 10 ns": (10, 20),
+    }
+    legend = panels[-1].get_legend()
+    assert legend is not None
+    assert f"1 {title}: 10 ns" in [text.get_text() for text in legend.get_texts()]
