@@ -261,8 +261,9 @@ class _Rows:
                 yield (make.streams(n),)
 
     def launched(self) -> Tries:
-        """As a CUDA graph. A recording is one run: as a whole it would be captured and run once."""
+        """As a CUDA graph, or without one. A recording is one run: as a whole it would be captured and run once."""
         if self._work.schedule.launch == "graph":
+            yield (make.live(),)
             return
         graph = make.graph()
         if not is_recorded(self._work.schedule) and not graph.condition(self._work):

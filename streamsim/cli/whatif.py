@@ -48,6 +48,7 @@ FLAGS = {  # options of changes that take no value
     "drop_waits": "Drop all waits that the data does not need.",
     "graph": "Capture the program as a graph, and launch it once.",
     "step_graphs": "Launch what repeats between two waits as a graph.",
+    "live": "Issue op by op, without the graph.",
 }
 OF_A_VALUE = ("workers", "buffers", "depth", "chunks", "streams", "order", "prefetch")
 MAKERS: dict[str, Callable[..., Change]] = {

@@ -89,7 +89,7 @@ TO_BE_SAID = {INDEPENDENT, CAN_BE_CUT, NEEDS_NO_LEGACY}  # before a change is ma
 MAKING_ORDER = (
     *("--keep", "--pin", "--off-legacy", "--async", "--drop-sync", "--pool", "--warm-calls", "--workers"),
     *("--drop-waits", "--buffers", "--resident", "--depth", "--chunks", "--streams", "--order", "--prefetch"),
-    *("--front-end-cost", "--kernel", "--graph", "--step-graphs", "--set-connections", "--on-device"),
+    *("--front-end-cost", "--kernel", "--graph", "--step-graphs", "--live", "--set-connections", "--on-device"),
 )
 
 
@@ -714,12 +714,23 @@ def _captured(op: Op, gap_s: float) -> Op:
     return replace(captured, duration_s=max(SHORTEST_KERNEL_S, captured.duration_s - held_s))
 
 
+def live() -> Change:
+    """Issue the ops of a graph one by one."""
+
+    def make(work: Work) -> Work:
+        if work.pipeline is not None:
+            return work.with_options(launch="live")
+        return work._replace(schedule=replace(work.schedule, launch="live"))
+
+    return Change("--live", make, "issue its ops one by one, without the graph")
+
+
 def step_graphs() -> Change:
     """Capture what comes again between two waits once, and launch it each time."""
 
     def make(work: Work) -> Work:
         if work.schedule.launch == "graph":
-            raise InputError("--step-graphs: the program is one CUDA graph already")
+            raise InputError("--step-graphs: the program is one CUDA graph already; issue it op by op with --live")
         if has_legacy(work.schedule):
             raise InputError("--step-graphs: no graph can hold the legacy default stream's order; add --off-legacy")
         made = calls.with_step_graphs(work.schedule, work.device)

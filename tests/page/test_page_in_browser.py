@@ -7,16 +7,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pages import HOSTILE, WORKLOAD, irregular, said_by, saved
+from pages import HOSTILE, PIPELINE, WORKLOAD, irregular, said_by, saved
 from strategies import h2d, kernel, make_device, program
 
 from streamsim.advice import explain
-from streamsim.answer import Answer, Pictures, explanation_answer, page_of
+from streamsim.analysis import predict
+from streamsim.answer import Answer, Pictures, explanation_answer, page_of, prediction_answer
 from streamsim.lowering import lower
 from streamsim.model import simulate
 from streamsim.page import Shown
 from streamsim.program import Config, Op, RecordEvent, Synchronize, breadth_first
 from streamsim.report import COLOURS, D2H, H2D, KERNEL
+from streamsim.text import format_seconds
 from streamsim.timeline import Timeline, causes_of, critical_path, label
 from streamsim.transform import Source
 
@@ -130,23 +132,26 @@ def test_the_wheel_zooms_a_clicked_picture_about_the_pointer_and_dragging_moves_
     box = page.locator("canvas").first.bounding_box()
     x, y = box["x"] + 700, box["y"] + 80
     page.mouse.move(x, y)
-    asked = f"(c => [c.ticks(700), c.view.to - c.view.from, c.view.from])({CHART})"
-    before, span, _ = page.evaluate(asked)
+    asked = f"(c => [c.ticks(700), c.labels[1].length, c.view.to - c.view.from, c.view.from])({CHART})"
+    before, digits, span, _ = page.evaluate(asked)
     page.mouse.wheel(0, -300)  # scrolls the page, until the picture is clicked
     page.wait_for_timeout(60)
-    assert page.evaluate(asked)[1] == span
+    assert page.evaluate(asked)[2] == span
     page.evaluate("scrollTo(0, 0)")
     page.mouse.click(x, y)
     for _ in range(12):
         page.mouse.wheel(0, -300)
     page.wait_for_timeout(60)  # the next frame
-    after, less, begin = page.evaluate(asked)
+    after, more, less, begin = page.evaluate(asked)
     assert less < span / 1000
     assert after == pytest.approx(before, abs=less / 100)
+    assert more > digits
+    labels = page.evaluate(f"{CHART}.labels")
+    assert len(set(labels)) == len(labels)
     page.mouse.down()
     page.mouse.move(x - 300, y, steps=4)
     page.mouse.up()
-    moved = page.evaluate(asked)[2] - begin
+    moved = page.evaluate(asked)[3] - begin
     assert moved == pytest.approx(300 / page.evaluate(f"{CHART}.scale"), rel=0.05)
 
 
@@ -180,6 +185,12 @@ def test_names_tables_and_calls_lead_to_ops(look: Look) -> None:
     assert page.evaluate(selected) == [1, "engine"]
     page.click("text=To the call that issued it")
     assert page.evaluate(selected) == [1, "host"]
+    page.focus(".picture")
+    page.keyboard.press("l")
+    assert page.evaluate(selected) == [1, "engine"]
+    page.click("text=Colours by name")
+    hues = page.evaluate(f"[1, 2, 3].map(op => {CHART}.line.hue.get({CHART}.line.name[op]))")
+    assert hues[0] != hues[1] == hues[2]
 
 
 def test_a_hostile_name_is_shown_and_not_run(look: Look) -> None:
@@ -230,6 +241,18 @@ def test_whatever_is_drawn_answers_the_keys(look: Look, ops: list[Op]) -> None:
     assert page.evaluate(f"{CHART}.selected !== null") == drawn
 
 
+def test_figures_and_tables_need_no_script(browser: Any, tmp_path: Path) -> None:
+    prediction = predict(PIPELINE, "h200")
+    file = tmp_path / "page.html"
+    file.write_text(page_of(prediction_answer(prediction)))
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(file.as_uri())
+    assert format_seconds(prediction.makespan_s) in page.inner_text("body")
+    assert "h2d busy" in page.inner_text("table")
+    context.close()
+
+
 # Maps
 
 
@@ -263,6 +286,22 @@ def test_a_map_shows_the_shortest_row_of_each_cell_and_what_is_near_the_best(loo
     for left in (cell for cell in range(len(cells)) if (cell + 1) % 8):  # a line stands between inside and outside
         is_near, is_close = (inside[left] > inside[left + 1] for inside in (near, close))
         assert lined[left] == ("solid" if is_near else "dashed" if is_close else "")
+
+
+def test_a_cell_says_its_time_and_shows_its_time_line_and_none_is_a_hole(look: Look, tmp_path: Path) -> None:
+    data = saved("best", tmp_path)
+    page = look((tmp_path / "page.html").read_text())
+    times = {(streams, k): cell for streams, *cells in page.evaluate(SHOWN) for k, cell in enumerate(cells, 1)}
+    for streams, chunks in times:  # more streams than chunks are of no use
+        assert times[streams, chunks] == times[str(min(int(streams), chunks)), chunks] != ""
+    row, line = next(iter(data["map"]["lines"].items()))
+    page.evaluate("row => streamsim.map.choose({row})", int(row))
+    page.wait_for_function("line => streamsim.map.view?.charts[0].line.about === streamsim.data.lines[line]", arg=line)
+    assert page.inner_text(".map > .told b") == exactly(data["lines"][line]["makespan"])
+    page.focus(".grid [aria-selected]")
+    page.keyboard.press("ArrowRight")
+    assert page.evaluate("streamsim.map.chosen") != int(row)
+    page.wait_for_function("() => document.activeElement === streamsim.map.cellOf(streamsim.map.chosen)")
 
 
 def test_a_button_shows_what_another_change_would_give(look: Look) -> None:

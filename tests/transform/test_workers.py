@@ -70,7 +70,7 @@ def test_a_changed_loop_is_the_loop_with_other_fields_on_its_card() -> None:
 OTHERS = [
     *(make.off_legacy(), make.warm_calls(), make.chunks(2), make.streams(2), make.order("depth-first")),
     *(make.drop_waits(), make.buffers(2), make.depth(2), make.front_end_cost(0.5, "0.5x"), make.graph()),
-    *(make.kernels("step", 0.5, "step=0.5x"), make.step_graphs()),
+    *(make.kernels("step", 0.5, "step=0.5x"), make.step_graphs(), make.live()),
 ]
 
 
