@@ -294,15 +294,19 @@ def _retimed(kernel: WorkloadKernel, given: float | WorkloadKernel) -> WorkloadK
 # Prediction
 
 
-class Tally(msgspec.Struct):
+class Tally:
     """The rows of a sweep so far: their number, the fastest one, and the combinations without a row.
 
     ``left_out``: by why, how many there are, and the message of the first one.
     """
 
-    rows: int = 0
-    fastest: SweptRow | None = None
-    left_out: dict[str, tuple[int, str]] = {}
+    def __init__(self) -> None:
+        self.rows = 0
+        self.fastest: SweptRow | None = None
+        self.left_out: dict[str, tuple[int, str]] = {}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Tally) and vars(self) == vars(other)
 
     def add(self, rows: Sequence[SweptRow], left_out: Mapping[str, tuple[int, str]] | None = None) -> None:
         """Count more rows, and more combinations without one."""

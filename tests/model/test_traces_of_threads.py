@@ -92,7 +92,7 @@ def test_a_thread_waits_until_another_has_come_so_far() -> None:
         (lambda: WaitThread(1, thread=1), "other = 1: a thread need not wait for itself"),
         (lambda: WaitThread(0, thread=4096), "thread = 4096: expected a whole number from 0 to 1023"),
         (lambda: h2d(1, 4, call_s=-1.0), "call_s = -1.0: expected"),
-        (lambda: program(HostWork(1.0), h2d(1, 4), launch="graph"), r"ops\[0\]: a graph can wait for the host only"),
+        (lambda: program(HostWork(1.0), h2d(1, 4), launch="graph"), r"ops\[0\]: the host can wait or work only after"),
         (lambda: program(h2d(1, 4, call_s=1.0), launch="graph"), r"ops\[0\].call_s = 1.0: the launch of a graph"),
         (lambda: program(h2d(1, 4, thread=1), launch="graph"), r"ops\[0\].thread = 1: a graph is launched by one"),
     ],
