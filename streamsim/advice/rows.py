@@ -44,10 +44,10 @@ from streamsim.transform import changes as make
 
 Tries = Iterator[tuple[Change, ...]]
 
-LEAST_WORK = 0.02  # of the time of slow calls: a program of less work is none to make faster
+LEAST_WORK = 0.02  # of the time of slow calls: with less work on the card, no call is named
 RING = 2  # times as many buffers
 OWN = 0  # a buffer for each chunk
-GOLDEN = 0.618  # share of a model from one layer that stays on the card to the next: any number of them is spread
+GOLDEN = 0.618  # of a model, from one layer that stays to the next: spreads any number of them evenly
 SEVERAL = (2, 4)  # streams for what is one chunk now
 MOST_OPS = 20_000  # of a schedule with finer chunks
 

@@ -69,7 +69,7 @@ def replay_answer(found: Replay) -> Answer:
 def choices_answer(recording: Recording, spans: list[NamedSpan], title: str, inputs: dict[str, Any]) -> Answer:
     """Return what --gpu, --process and --window may name. ``inputs``: what was asked, for JSON."""
     used = sorted({recording.threads[thread].process for thread in set(recording.calls.thread.tolist())})
-    held = [format_bytes(card.memory_bytes) * (card.memory_bytes > 0) for card in recording.cards]
+    held = [format_bytes(card.memory_bytes) if card.memory_bytes > 0 else "" for card in recording.cards]
     cards = [(f"--gpu {card.id}", card.name, size) for card, size in zip(recording.cards, held, strict=True)]
     processes = [(f"--process {process}", "", "") for process in used]
     windows = list(map(_window, spans))
@@ -87,8 +87,9 @@ def choices_answer(recording: Recording, spans: list[NamedSpan], title: str, inp
 def _window(span: NamedSpan) -> Row:
     option = f"--window '{one_line(span.name, LONGEST_CELL)}'"
     longest, first = format_seconds(span.longest_s), format_seconds(span.first_s)
-    several = span.count > 1
-    return option, longest + " at the longest" * several, f"{span.count} times, first " * several + f"at {first}"
+    if span.count == 1:
+        return option, longest, f"at {first}"
+    return option, f"{longest} at the longest", f"{span.count} times, first at {first}"
 
 
 # What was recorded

@@ -238,7 +238,9 @@ def _of_part(name: str, text: str, kind: Any = None, **how: Any) -> Callable[[Co
 
 
 part_options = all_of(
-    _of_part("--gpu", "Read only this card of a recording; by the profiler's number of it.", int, metavar="N"),
+    _of_part(
+        "--gpu", "Read only this card of a recording, by the number that the profiler gives it.", int, metavar="N"
+    ),
     _of_part("--process", "Read only this process of a recording.", int, metavar="PID"),
     _of_part(
         "--window",
@@ -285,7 +287,11 @@ workload_options = all_of(
     option("--d2h", "Size of an output array. Repeatable.", SIZE, multiple=True),
     option("--h2d-once", "Size of an array copied once, before the first chunk.", SIZE, multiple=True),
     option("--d2h-once", "Size of an array copied back once, after the last.", SIZE, multiple=True),
-    option("--elements", "Elements, such as 256 images; a chunk has whole ones. Default: cut at any 16 bytes.", COUNT),
+    option(
+        "--elements",
+        "Number of elements, such as 256 images. A chunk holds whole elements; by default it is cut at any 16 bytes.",
+        COUNT,
+    ),
     option("--host-work", "Time of the host's work before it issues each chunk, such as 3ms.", WAIT),
     option("--host-load", "Host work over all the data, such as reading it; each chunk waits for its share.", WAIT),
 )

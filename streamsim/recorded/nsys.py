@@ -81,9 +81,8 @@ def read_nsys(path: str | os.PathLike[str]) -> Recording:
     with open_tables(path) as tables:
         if not any(name in tables.columns for name in (*META, "StringIds")):
             other = foreign(path, "\n".join(tables.columns).encode())
-            raise InputError(
-                f"{path}: {other or f'is an SQLite file, but no export of Nsight Systems; {EXPORT_AGAIN}'}"
-            )
+            what = other or f"is an SQLite file, but no export of Nsight Systems; {EXPORT_AGAIN}"
+            raise InputError(f"{path}: {what}")
         builder = RecordingBuilder("Nsight Systems", str(path))
         _Export(builder, tables).read()
         remedy = "record with: nsys profile --trace=cuda,nvtx"

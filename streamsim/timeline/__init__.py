@@ -267,12 +267,7 @@ def critical_path(timeline: Timeline) -> list[PathStep]:
     check_is("timeline", timeline, Timeline)
     if timeline.device is None:
         raise InputError("a measured time line does not say why an op waited; simulate its schedule for that")
-    return critical_path_of(timeline, lower(timeline.schedule, timeline.device))
-
-
-def critical_path_of(timeline: Timeline, lowered: Lowered) -> list[PathStep]:
-    """Return the :func:`critical_path` of a time line whose schedule is already lowered for its device."""
-    return _CriticalPath(timeline, lowered).steps()
+    return _CriticalPath(timeline, lower(timeline.schedule, timeline.device)).steps()
 
 
 def causes_of(timeline: Timeline, lowered: Lowered) -> list[WaitCause | None]:

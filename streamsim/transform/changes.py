@@ -261,8 +261,8 @@ def _of_results(condition: str) -> Callable[[Work], str]:
     return lambda work: condition if work.pipeline is None and is_recorded(work.schedule) else ""
 
 
-# Changes that are undone, as whoever does not know better writes a program. ``level``: 0.0 for the least time that this
-# costs and 1.0 for the most, where no size tells it. The program itself is returned where nothing can be undone.
+# A function of the type Undo makes the usual mistake that a change mends. If no size tells what the mistake costs, its
+# ``level`` does: from 0.0, the least time, to 1.0, the most. If the program cannot have the mistake, it is returned.
 
 Undo = Callable[[Work, float], Work]
 
@@ -332,7 +332,7 @@ def off_legacy() -> Change:
 
 
 def kernels_in_legacy(meant: Work, _: float) -> Work:
-    """Undo :func:`off_legacy`: kernels are in the default stream; ordinary streams wait for it, else it would race."""
+    """Undo :func:`off_legacy`: kernels are in the default stream. Ordinary streams wait for it, so nothing races."""
     ops = (replace(op, stream=LEGACY_STREAM) if isinstance(op, Kernel) else op for op in meant.schedule.ops)
     return _beside_legacy(meant, ops)
 
@@ -716,13 +716,12 @@ def _captured(op: Op, gap_s: float) -> Op:
 
 def live() -> Change:
     """Issue the ops of a graph one by one."""
-
-    def make(work: Work) -> Work:
-        if work.pipeline is not None:
-            return work.with_options(launch="live")
-        return work._replace(schedule=replace(work.schedule, launch="live"))
-
-    return Change("--live", make, "issue its ops one by one, without the graph")
+    return Change(
+        "--live",
+        lambda work: work._replace(schedule=replace(work.schedule, launch="live")),
+        "issue its ops one by one, without the graph",
+        of_config=lambda _: {"launch": "live"},
+    )
 
 
 def step_graphs() -> Change:
