@@ -238,9 +238,7 @@ def _of_part(name: str, text: str, kind: Any = None, **how: Any) -> Callable[[Co
 
 
 part_options = all_of(
-    _of_part(
-        "--gpu", "Read only this card of a recording, by the number that the profiler gives it.", int, metavar="N"
-    ),
+    _of_part("--gpu", "Read only the card to which the profiler of a recording gives this number.", int, metavar="N"),
     _of_part("--process", "Read only this process of a recording.", int, metavar="PID"),
     _of_part(
         "--window",
@@ -289,7 +287,7 @@ workload_options = all_of(
     option("--d2h-once", "Size of an array copied back once, after the last.", SIZE, multiple=True),
     option(
         "--elements",
-        "Number of elements, such as 256 images. A chunk holds whole elements; by default it is cut at any 16 bytes.",
+        "Number of elements, such as 256 images, which no chunk cuts. Default: pieces of 16 bytes.",
         COUNT,
     ),
     option("--host-work", "Time of the host's work before it issues each chunk, such as 3ms.", WAIT),

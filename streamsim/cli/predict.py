@@ -158,9 +158,7 @@ def _programs(context: click.Context, programs: Iterable[tuple[Path, Issued]]) -
 @timeline_options
 @option("--recording", "Save what PyTorch's profiler would record: a .json or .json.gz file.", OUTPUT)
 @option("--formulas", "Also print the times of published formulas, and what each assumes.", is_flag=True)
-@option(
-    "--samples", "Also print the interval that holds the time with a probability of 90 %, from this many draws.", COUNT
-)
+@option("--samples", "Also print the interval that holds the time in 90 % of cases, from this many draws.", COUNT)
 @option("--seed", "Seed of the draws; the same seed gives the same times.", int, default=0)
 @click.pass_context
 def predict_command(
