@@ -127,5 +127,5 @@ def prepare(patch: pytest.MonkeyPatch) -> None:
     patch.setenv("CUDA_VISIBLE_DEVICES", "")
     patch.setattr(samples, "MOST_STEPS", 1)
     patch.setattr(errors, "MOST_CALLS", 50_000)
-    patch.setattr(sys.modules["streamsim.search.sweep"], "MOST_COMBINATIONS", 20_000)
+    patch.setattr(sys.modules["streamsim.search.sweep"], "MOST_COMBINATIONS", 1_000)
     patch.setattr(sys.modules["streamsim.advice.explanation"], "MOST_OPS", 20_000)
