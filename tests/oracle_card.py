@@ -2,21 +2,7 @@
 
 from fractions import Fraction
 
-from oracle import (
-    HALF,
-    PARTS,
-    Need,
-    Times,
-    calls,
-    cuda_order,
-    dependences,
-    engine_name,
-    in_ticks,
-    is_work,
-    kind_of,
-    launch_ticks,
-    need_of,
-)
+import oracle
 from oracle_queues import crowd_of, queues_of
 
 from streamsim.device import Device
@@ -30,15 +16,18 @@ class Card:
 
     def __init__(self, schedule: Schedule, device: Device) -> None:
         self.schedule, self.device, self.ops = schedule, device, schedule.ops
-        self.order = cuda_order(schedule, device)
-        self.waits = dependences(schedule, device, self.order)
-        self.need = [need_of(schedule, device, i) if is_work(op) else Need() for i, op in enumerate(self.ops)]
+        self.order = oracle.cuda_order(schedule, device)
+        self.waits = oracle.dependences(schedule, device, self.order)
+        self.need = [
+            oracle.need_of(schedule, device, i) if oracle.is_work(op) else oracle.Need()
+            for i, op in enumerate(self.ops)
+        ]
         self.left = [
             n.works * n.share if isinstance(op, Kernel) else Fraction(n.bytes)
             for op, n in zip(self.ops, self.need, strict=True)
         ]
         n = len(self.ops)
-        self.t = Times([-1] * n, [-1] * n, [-1] * n, [-1] * n, [-1] * n)
+        self.t = oracle.Times([-1] * n, [-1] * n, [-1] * n, [-1] * n, [-1] * n)
         self.arrived = [-1] * n  # on the card
         self.running: dict[str, list[int]] = {}
         self.draining: dict[int, int] = {}  # kernels whose work is done, and when they end
@@ -49,16 +38,18 @@ class Card:
             if isinstance(op, Copy | Kernel):
                 latest[op.stream] = queues.get(i, latest.get(op.stream, -1))
                 line = latest[op.stream], -1 if i in queues else i
-                self.queues.setdefault(engine_name(op, device), {}).setdefault(line, []).append(i)
+                self.queues.setdefault(oracle.engine_name(op, device), {}).setdefault(line, []).append(i)
         self.turn = dict.fromkeys(self.queues, -1)  # the queue served last
         self.delay = [0] * n  # ticks from a copy's start until its bytes flow
-        self.calls = calls(schedule, device)
+        self.calls = oracle.calls(schedule, device)
         threads = {op.thread for op in self.ops}
         self.to_call = {thread: [i for i, op in enumerate(self.ops) if op.thread == thread] for thread in threads}
-        self.free = dict.fromkeys(threads, launch_ticks(schedule, device))  # when each thread's latest call is done
+        self.free = dict.fromkeys(
+            threads, oracle.launch_ticks(schedule, device)
+        )  # when each thread's latest call is done
         self.held: dict[int, int] = {}  # by thread the call that holds it
 
-    def run(self) -> Times:
+    def run(self) -> oracle.Times:
         now = 0
         while any(self.to_call.values()) or self.held or any(self.queues_left()) or self.busy():
             self.end_what_is_done(now)
@@ -71,7 +62,7 @@ class Card:
             now += 1
             assert now < 20_000, "the oracle is stuck"
         for i, op in enumerate(self.ops):
-            if not is_work(op):
+            if not oracle.is_work(op):
                 done = max([self.t.returned[i], *self.heard(i)])
                 self.t.ready[i] = self.t.start[i] = self.t.end[i] = done
         return self.t
@@ -84,10 +75,10 @@ class Card:
         if isinstance(self.ops[i], Synchronize | HostWork | WaitThread):
             return []  # done when its call has returned
         hand_over = self.device.hand_over
-        other = 0 if self.schedule.launch == "graph" else in_ticks(hand_over.event_s)
-        found = [self.t.returned[i] + in_ticks(self.device.host.submit_s)]
+        other = 0 if self.schedule.launch == "graph" else oracle.in_ticks(hand_over.event_s)
+        found = [self.t.returned[i] + oracle.in_ticks(self.device.host.submit_s)]
         for j in self.order.works[i]:
-            crossing = other + in_ticks(getattr(hand_over, f"{kind_of(self.ops[j])}_to_kernel_s"))
+            crossing = other + oracle.in_ticks(getattr(hand_over, f"{oracle.kind_of(self.ops[j])}_to_kernel_s"))
             is_late = self.ops[j].stream == self.ops[i].stream or found[0] >= self.t.end[j]
             found.append(self.t.end[j] + (0 if is_late else crossing))
         return found
@@ -118,7 +109,7 @@ class Card:
         i = self.to_call[thread].pop(0)
         self.t.issued[i] = now
         self.free[thread] = now + self.calls[i]
-        self.arrived[i] = self.free[thread] + in_ticks(self.device.host.submit_s)
+        self.arrived[i] = self.free[thread] + oracle.in_ticks(self.device.host.submit_s)
         if self.order.awaited[i] or isinstance(self.ops[i], WaitThread):
             self.held[thread] = i
         else:
@@ -132,7 +123,7 @@ class Card:
             others = [self.t.returned[j] for j in range(i) if self.ops[j].thread == op.other]
             return None if -1 in others else max([done, *others])
         ends = [self.t.end[j] for j in self.order.awaited[i]]
-        return None if -1 in ends else max([done, *(end + in_ticks(self.device.host.wake_s) for end in ends)])
+        return None if -1 in ends else max([done, *(end + oracle.in_ticks(self.device.host.wake_s) for end in ends)])
 
     def ready_at(self, i: int) -> int | None:
         """When the card had op i and everything it depends on; None if it has not yet."""
@@ -180,7 +171,7 @@ class Card:
             (need.duplex_latency, need.crowded_duplex_latency) if beside else (need.latency, need.crowded_latency)
         )
         crowd = crowd_of(self.schedule, self.device, self.order, self.arrived, self.t, now)
-        return int(quiet + crowd * (crowded - quiet) + HALF)
+        return int(quiet + crowd * (crowded - quiet) + oracle.HALF)
 
     def given(self, running: list[int]) -> dict[int, Fraction]:
         """Earlier kernels take what they can fill, later ones what is left over; a copy takes its engine.
@@ -198,7 +189,7 @@ class Card:
             if need.threads < held < 1:
                 paced = need.pace(held) - (1 - room)
                 left = min(room, max(paced, need.pace(held) - need.pace(held - need.threads)))
-            given[i] = max(Fraction(1, PARTS), min(need.share, left))
+            given[i] = max(Fraction(1, oracle.PARTS), min(need.share, left))
             room -= given[i]
         return given
 
@@ -213,7 +204,7 @@ class Card:
             return Fraction(0)
         if Fraction(op.threads) / Fraction(op.share) >= Fraction(op.fill) * card:
             return Fraction(0)
-        return Fraction(round(Fraction(op.threads, card) * PARTS), PARTS)
+        return Fraction(round(Fraction(op.threads, card) * oracle.PARTS), oracle.PARTS)
 
     def taken(self, running: list[int]) -> Fraction:
         """Of the card's pace, or where fewer threads keep it busy, of its threads."""
@@ -224,7 +215,7 @@ class Card:
         found: dict[int, Fraction] = {}
         for i in running:
             free = 1 - sum(found.values(), Fraction(0))
-            found[i] = max(Fraction(1, PARTS), min(self.resident(i) or self.need[i].threads, free))
+            found[i] = max(Fraction(1, oracle.PARTS), min(self.resident(i) or self.need[i].threads, free))
         return found
 
     def divided(self, running: list[int]) -> dict[int, Fraction]:
@@ -236,7 +227,7 @@ class Card:
             given[i] = self.need[i].share
             room, all_warps = room - given[i], all_warps - warps[i]
         for i in hungry:
-            given[i] = Fraction(max(1, room * warps[i] * PARTS // all_warps), PARTS)
+            given[i] = Fraction(max(1, room * warps[i] * oracle.PARTS // all_warps), oracle.PARTS)
         return given
 
     def pass_a_tick(self, now: int) -> None:
@@ -256,6 +247,6 @@ class Card:
                     self.left[i] -= self.need[i].shared if len(moving) > 1 else self.need[i].alone
 
 
-def tick_by_tick(schedule: Schedule, device: Device) -> Times:
+def tick_by_tick(schedule: Schedule, device: Device) -> oracle.Times:
     """When everything happens, by brute force."""
     return Card(schedule, device).run()

@@ -18,6 +18,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import msgspec
 
+from streamsim import transform
 from streamsim.advice.rows import Values, changes_to_try
 from streamsim.analysis import Key, lower_bound
 from streamsim.compiled import simulate_one_of_many
@@ -28,25 +29,11 @@ from streamsim.program import Copy, Loop, Schedule, check_schedule
 from streamsim.races import check, repaired
 from streamsim.text import format_bytes, format_ratio, format_seconds, format_share
 from streamsim.timeline import Timeline
-from streamsim.transform import (
-    SAME_CALLS,
-    TO_BE_SAID,
-    Change,
-    Changed,
-    LoopSource,
-    Origin,
-    Work,
-    changed,
-    changed_by,
-    dependences_of,
-    has_pageable,
-    in_making_order,
-)
 
 WORTH = 0.03  # of the time: what gains less is not worth a change
 NEAR = 0.05  # changes that take so much longer than the best, but save half of what it saves, save nearly as much
 HALF = 0.5
-STRONG = TO_BE_SAID | {SAME_CALLS}
+STRONG = transform.TO_BE_SAID | {transform.SAME_CALLS}
 MUCH_MORE = 0.1  # of the time: what saves so much more than the first changes is told beside them
 LEAST_MORE = 0.01  # of the time: one change more must gain it, and one that does not is left out
 SHAPES = {("--chunks",), ("--streams",)}  # that are tried in pairs, too
@@ -65,8 +52,8 @@ class Trial(NamedTuple):
     - ``against``: the cause of lost time against which a single change is tried.
     """
 
-    made: Changed
-    changes: tuple[Change, ...]
+    made: transform.Changed
+    changes: tuple[transform.Change, ...]
     takes_s: float
     gain: float
     against: Key | None = None
@@ -205,7 +192,7 @@ def _fastest(trials: Iterable[Trial]) -> Trial | None:
 def advise(
     schedule: Schedule,
     device: Device,
-    source: Origin | None = None,
+    source: transform.Origin | None = None,
     independent: bool = False,
     values: Values = USUAL,
     budget_ops: int = BUDGET_OPS,
@@ -216,7 +203,7 @@ def advise(
     - ``independent``: True if the steps are said to need nothing of each other, and can be cut.
     - ``values``: the values that are tried of each change; ``budget_ops``: ops to simulate with several changes.
     """
-    tries = Tries(Work(schedule, device, source), independent, budget_ops)
+    tries = Tries(transform.Work(schedule, device, source), independent, budget_ops)
     alone = tuple(tries.alone(values))
     together = tuple(tries.together(alone, values))
     return Advice(tries.before, alone, together, device.name, known_within(device))
@@ -228,26 +215,30 @@ def loop_advice(loop: Loop, device: Device | str | Path) -> Advice:
     ``device``: a Device, or the name or file of one. Its calls are PyTorch's, unless it has another front end's. Raises
     InputError for an unknown device, and for batches that do not fit on the card.
     """
-    return advise(*LoopSource(loop, as_device(device)).work()[:3])
+    return advise(*transform.LoopSource(loop, as_device(device)).work()[:3])
 
 
 class Tries:
     """Makes changes of one program and simulates them, each list of changes once."""
 
-    def __init__(self, unchanged: Work, independent: bool = False, budget_ops: int = 0, many: int = MANY) -> None:
+    def __init__(
+        self, unchanged: transform.Work, independent: bool = False, budget_ops: int = 0, many: int = MANY
+    ) -> None:
         self._independent, self._many = independent, many
         self.first = unchanged  # the program to change: with the waits that its races lack
-        self.is_mended = dependences_of(unchanged.schedule).is_racy
+        self.is_mended = transform.dependences_of(unchanged.schedule).is_racy
         if self.is_mended:
             self.first = unchanged._replace(schedule=repaired(unchanged.schedule, check(unchanged.schedule)))
         self.timeline = simulate_one_of_many(*unchanged[:2], many=many)
-        self.before = Trial(Changed(unchanged), (), unchanged.seconds_of(self.timeline), 1.0)
-        self._chains: dict[tuple[str, ...], Changed | None] = {(): Changed(self.first)}  # by options
+        self.before = Trial(transform.Changed(unchanged), (), unchanged.seconds_of(self.timeline), 1.0)
+        self._chains: dict[tuple[str, ...], transform.Changed | None] = {
+            (): transform.Changed(self.first)
+        }  # by options
         self._made: dict[tuple[str, ...], Trial | None] = {}
         self._left_ops = budget_ops
         self._open: dict[tuple[str, ...], bool] = {}  # kinds tried alone: True if one can be made and is not strong
 
-    def of(self, changes: tuple[Change, ...], against: Key | None = None) -> Trial | None:
+    def of(self, changes: tuple[transform.Change, ...], against: Key | None = None) -> Trial | None:
         """Return the program with ``changes``, which stand in the order of making; None if they cannot be made.
 
         None, too, if they change nothing, or if the card has no room for the changed program.
@@ -259,21 +250,21 @@ class Tries:
             self._made[key] = self.simulated(made, changes, against)[0] if made and is_of_use else None
         return self._made[key]
 
-    def _changed(self, changes: tuple[Change, ...]) -> Changed | None:
+    def _changed(self, changes: tuple[transform.Change, ...]) -> transform.Changed | None:
         """Return the changed program; lists that begin alike share what their first changes make."""
         key = _options(changes)
         if key not in self._chains:
             was, self._chains[key] = self._changed(changes[:-1]), None
             with suppress(InputError):
-                self._chains[key] = was and changed(changes[-1], was)
+                self._chains[key] = was and transform.changed(changes[-1], was)
         return self._chains[key]
 
     def simulated(
-        self, made: Changed, changes: tuple[Change, ...], against: Key | None = None
+        self, made: transform.Changed, changes: tuple[transform.Change, ...], against: Key | None = None
     ) -> tuple[Trial, Timeline]:
         """Return what ``changes``, which are ``made``, come to, and the time line."""
         if self._independent:
-            made = made._replace(assumes=tuple(some for some in made.assumes if some not in TO_BE_SAID))
+            made = made._replace(assumes=tuple(some for some in made.assumes if some not in transform.TO_BE_SAID))
         if self.is_mended:
             made = made._replace(words=(*made.words, AND_WAITS), options=(*made.options, ""))
         timeline = simulate_one_of_many(*made.work[:2], many=self._many)
@@ -328,7 +319,7 @@ class Tries:
                 return more
         return None
 
-    def _more(self, trial: Trial, several: Iterable[tuple[Change, ...]]) -> Iterator[Trial]:
+    def _more(self, trial: Trial, several: Iterable[tuple[transform.Change, ...]]) -> Iterator[Trial]:
         """Yield ``trial`` with each of ``several`` more; a change of a kind that it has takes the place of that.
 
         The budget of ops may end it.
@@ -337,7 +328,7 @@ class Tries:
             if self._left_ops < len(trial.made.work.schedule):
                 return
             before = len(self._made)
-            found = self.of(in_making_order((*trial.changes, *changes)))
+            found = self.of(transform.in_making_order((*trial.changes, *changes)))
             if len(self._made) > before:
                 self._left_ops -= len((found or trial).made.work.schedule)
             if found is not None:
@@ -363,11 +354,11 @@ def _best_of_each_kind(trials: Iterable[Trial]) -> Iterator[Trial]:
     yield from best.values()
 
 
-def _options(changes: Iterable[Change]) -> tuple[str, ...]:
+def _options(changes: Iterable[transform.Change]) -> tuple[str, ...]:
     return tuple(change.option for change in changes)
 
 
-def _kinds(changes: Iterable[Change]) -> tuple[str, ...]:
+def _kinds(changes: Iterable[transform.Change]) -> tuple[str, ...]:
     return tuple(change.kind for change in changes)
 
 
@@ -391,7 +382,7 @@ class WhatIf(Result, msgspec.Struct, frozen=True):
     as_it_is: Timeline
 
     @property
-    def work(self) -> Work:
+    def work(self) -> transform.Work:
         """The program with all changes, on its device."""
         return self.together.made.work
 
@@ -425,9 +416,9 @@ def _json(trial: Trial) -> dict[str, Any]:
 def what_if(
     schedule: Schedule,
     device: Device | str | Path,
-    changes: Sequence[Change],
+    changes: Sequence[transform.Change],
     independent: bool = False,
-    source: Origin | None = None,
+    source: transform.Origin | None = None,
 ) -> WhatIf:
     """Simulate ``schedule`` on ``device``, with each of ``changes`` alone and with all of them, in their order.
 
@@ -439,11 +430,11 @@ def what_if(
     if not changes:
         raise InputError("changes = (): nothing to change; give at least one")
     check_schedule("schedule", schedule)
-    unchanged = Work(schedule, as_device(device), source)
+    unchanged = transform.Work(schedule, as_device(device), source)
     tries = Tries(unchanged, many=FEW)
 
-    def simulated(some: Sequence[Change], independent: bool) -> tuple[Trial, Timeline]:
-        made = changed_by(some, tries.first, independent)
+    def simulated(some: Sequence[transform.Change], independent: bool) -> tuple[Trial, Timeline]:
+        made = transform.changed_by(some, tries.first, independent)
         if unchanged.device.has_room(schedule.device_bytes):
             made.work.device.check_room(made.work.schedule.device_bytes, "leave out the change that needs it")
         return tries.simulated(made, tuple(some))
@@ -457,10 +448,10 @@ def what_if(
     return WhatIf(tries.before, tuple(alone), together, notes, timeline, tries.timeline)
 
 
-def _notes(before: Work, after: Schedule) -> Iterator[str]:
+def _notes(before: transform.Work, after: Schedule) -> Iterator[str]:
     """Yield what pinned memory costs beside."""
     schedule, device, *_ = before
-    if has_pageable(schedule) and not has_pageable(after):
+    if transform.has_pageable(schedule) and not transform.has_pageable(after):
         copies = [op for op in schedule.ops if isinstance(op, Copy) and op.uses_host(schedule.pageable_names)]
         links = {"h2d": device.h2d, "d2h": device.d2h}
         staging_s = sum(op.bytes / links[op.direction].pageable_bandwidth_bytes_per_s for op in copies)

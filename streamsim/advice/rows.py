@@ -13,36 +13,14 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from streamsim import transform
 from streamsim.analysis import Key, has_few_connections, loads_of
 from streamsim.device import MOST_CONNECTIONS, Device
 from streamsim.errors import InputError
 from streamsim.program import Kernel, most_streams
-from streamsim.transform import (
-    COPIES_BACK,
-    ISSUE_ORDERS,
-    Change,
-    LayersSource,
-    LoopSource,
-    Work,
-    allocates,
-    bounced,
-    changed_by,
-    chunk_count,
-    dependences_of,
-    enough_workers,
-    has_host_waits,
-    has_legacy,
-    has_pageable,
-    is_recorded,
-    is_work,
-    names_memory,
-    slow_calls,
-    stage_of,
-    working_streams,
-)
 from streamsim.transform import changes as make
 
-Tries = Iterator[tuple[Change, ...]]
+Tries = Iterator[tuple[transform.Change, ...]]
 
 LEAST_WORK = 0.02  # of the time of slow calls: with less work on the card, no call is named
 RING = 2  # times as many buffers
@@ -65,26 +43,28 @@ class Values(NamedTuple):
     in_pairs: bool = False
 
 
-def changes_to_try(work: Work, values: Values, independent: bool = False) -> Iterator[tuple[Key, tuple[Change, ...]]]:
+def changes_to_try(
+    work: transform.Work, values: Values, independent: bool = False
+) -> Iterator[tuple[Key, tuple[transform.Change, ...]]]:
     """Yield the changes to try of a program, with the cause against which each is tried.
 
     ``independent``: its steps are said to need nothing of each other.
     """
-    if not any(map(is_work, work.schedule.ops)):
+    if not any(map(transform.is_work, work.schedule.ops)):
         return
-    if isinstance(work.source, LoopSource):
+    if isinstance(work.source, transform.LoopSource):
         yield from _of_loop(work)
         return
     found = _Rows(work, values, independent)
-    for key, tries in (_OF_LAYERS if isinstance(work.source, LayersSource) else _TRIES).items():
+    for key, tries in (_OF_LAYERS if isinstance(work.source, transform.LayersSource) else _TRIES).items():
         with suppress(InputError):  # no chunks are shown
             for changes in tries(found):
                 yield key, changes
 
 
-def _of_loop(work: Work) -> Iterator[tuple[Key, tuple[Change, ...]]]:
+def _of_loop(work: transform.Work) -> Iterator[tuple[Key, tuple[transform.Change, ...]]]:
     """Yield the usual changes of a training loop, and enough workers for the loop with all of the others."""
-    usual: dict[Key, tuple[Change, ...]] = {
+    usual: dict[Key, tuple[transform.Change, ...]] = {
         "pageable-memory": (make.pin(),),
         "host-waits": (make.make_async(), make.drop_sync()),
         "needless-order": (make.prefetch(1),),
@@ -94,52 +74,52 @@ def _of_loop(work: Work) -> Iterator[tuple[Key, tuple[Change, ...]]]:
         for change in changes:
             yield key, (change,)
             with suppress(InputError):  # no room for two batches
-                with_all = changed_by([change], with_all).work
-    yield "host-work", (make.workers(enough_workers(with_all)),)
+                with_all = transform.changed_by([change], with_all).work
+    yield "host-work", (make.workers(transform.enough_workers(with_all)),)
 
 
 class _Rows:
     """The changes to try of one program."""
 
-    def __init__(self, work: Work, values: Values, independent: bool) -> None:
+    def __init__(self, work: transform.Work, values: Values, independent: bool) -> None:
         self._work, self._values, self._independent = work, values, independent
         self._pipeline = work.pipeline
-        self._needs = dependences_of(work.schedule)
-        self._holds = has_host_waits(work.schedule)
+        self._needs = transform.dependences_of(work.schedule)
+        self._holds = transform.has_host_waits(work.schedule)
         self._release = _release(work)
 
-    def _held(self, several: Iterable[tuple[Change, ...]]) -> Tries:
+    def _held(self, several: Iterable[tuple[transform.Change, ...]]) -> Tries:
         """Changes with the host waiting where it does now, and if that is early, with its release too."""
         for changes, holds in product(several, (True, False) if self._holds else (True,)):
             if changes or not holds:
                 yield changes if holds else (self._release, *changes)
 
     def warmed(self) -> Tries:
-        held_s = sum(self._work.schedule.ops[i].call_s or 0.0 for i in slow_calls(self._work))
+        held_s = sum(self._work.schedule.ops[i].call_s or 0.0 for i in transform.slow_calls(self._work))
         if held_s and sum(load.busy for load in loads_of(self._work).values()) >= LEAST_WORK * held_s:
             yield (make.warm_calls(),)
 
     def pinned(self) -> Tries:
-        if has_pageable(self._work.schedule):
+        if transform.has_pageable(self._work.schedule):
             yield (make.pin(),)
 
     def unheld(self) -> Tries:
-        if allocates(self._work.schedule):
+        if transform.allocates(self._work.schedule):
             yield (make.pool(),)
         if self._holds:
             yield (make.make_async(),)
             yield (make.drop_sync(),)
-            if has_pageable(self._work.schedule):
+            if transform.has_pageable(self._work.schedule):
                 yield make.pin(), self._release  # copies of pageable memory hold the host all the same
 
     def off_legacy(self) -> Tries:
-        if has_legacy(self._work.schedule):
+        if transform.has_legacy(self._work.schedule):
             yield (make.off_legacy(),)
 
     def reordered(self) -> Tries:
         names = dict.fromkeys(self._needs.orders)
-        if self._pipeline is not None and self._pipeline.config.order in ISSUE_ORDERS:
-            names = dict.fromkeys((*(ISSUE_ORDERS - {self._pipeline.config.order}), *names))
+        if self._pipeline is not None and self._pipeline.config.order in transform.ISSUE_ORDERS:
+            names = dict.fromkeys((*(transform.ISSUE_ORDERS - {self._pipeline.config.order}), *names))
         for name in names:
             yield (make.order(name),)
 
@@ -152,9 +132,11 @@ class _Rows:
         if self._pipeline is not None:
             if self._pipeline.workload.in_order and not self._pipeline.config.is_prefetch:
                 yield (make.prefetch(1),)
-        elif not self._independent and bounced(schedule):
+        elif not self._independent and transform.bounced(schedule):
             yield (make.keep(),)  # copied ahead, it would be old
-        elif self._has_one_working_stream() and not all(map(names_memory, filter(is_work, schedule.ops))):
+        elif self._has_one_working_stream() and not all(
+            map(transform.names_memory, filter(transform.is_work, schedule.ops))
+        ):
             yield from ((make.prefetch(depth),) for depth in self._values.depths)
         more = tuple((make.streams(n),) for n in self._more_streams())
         if not self._needs.has_needless_order:
@@ -169,11 +151,15 @@ class _Rows:
     def _has_one_working_stream(self) -> bool:
         """Return True if kernels and copies back are in one stream, but not the legacy stream among blocking ones."""
         schedule = self._work.schedule
-        working = {op.stream for op in schedule.ops if isinstance(op, Kernel) or stage_of(op) == COPIES_BACK}
-        return len(working) == 1 and not has_legacy(schedule)
+        working = {
+            op.stream
+            for op in schedule.ops
+            if isinstance(op, Kernel) or transform.stage_of(op) == transform.COPIES_BACK
+        }
+        return len(working) == 1 and not transform.has_legacy(schedule)
 
     def _more_streams(self) -> list[int]:
-        now = 0 if self._has_parts() else len(working_streams(self._work.schedule))
+        now = 0 if self._has_parts() else len(transform.working_streams(self._work.schedule))
         most = min(self._chunks(), most_streams(self._pipeline.workload)) if self._pipeline else self._chunks()
         return [n for n in self._values.streams if now < n <= most]
 
@@ -181,12 +167,12 @@ class _Rows:
         """Return True if streams have parts to play, such as copying in: no chunk is in one of them."""
         ops, needs = self._work.schedule.ops, self._needs
         of: dict[int, int] = {}
-        works = [i for i, op in enumerate(ops) if is_work(op) and i not in needs.common]
+        works = [i for i, op in enumerate(ops) if transform.is_work(op) and i not in needs.common]
         return any(of.setdefault(needs.chunk[i], ops[i].stream or 0) != (ops[i].stream or 0) for i in works)
 
     def buffered(self) -> Tries:
         """Layers that take turns over more buffers: one more, twice as many, one for each; or that stay on the card."""
-        assert isinstance(self._work.source, LayersSource)
+        assert isinstance(self._work.source, transform.LayersSource)
         layers, config = self._work.source.layers, self._work.source.config
         slots, all_slots = config.slots(layers), replace(config, depth=len(layers.steps)).slots(layers)
         for depth in dict.fromkeys((slots + 1, RING * slots, all_slots)):
@@ -194,9 +180,9 @@ class _Rows:
                 yield (make.depth(depth),)
         yield from ((change,) for change in self.kept())
 
-    def kept(self) -> Iterator[Change]:
+    def kept(self) -> Iterator[transform.Change]:
         """Layers that stay on the card: all of them, or those for which there is room, spread over the model."""
-        assert isinstance(self._work.source, LayersSource)
+        assert isinstance(self._work.source, transform.LayersSource)
         layers, config, device = self._work.source.layers, self._work.source.config, self._work.device
         stay, steps = config.numbers(layers), layers.steps
         kept = {*range(len(steps))}
@@ -232,12 +218,12 @@ class _Rows:
                 yield (make.chunks(ceil(chunks / factor)),)
 
     def _chunks(self) -> int:
-        return self._pipeline.config.chunks if self._pipeline else chunk_count(self._work.schedule)
+        return self._pipeline.config.chunks if self._pipeline else transform.chunk_count(self._work.schedule)
 
     def less_worked(self) -> Tries:
         """Fewer chunks, where the host works before each; or workers that load the data of steps."""
         if self._pipeline is None:
-            yield (make.workers(enough_workers(self._work)),)
+            yield (make.workers(transform.enough_workers(self._work)),)
         elif self._pipeline.workload.host_work_s:
             yield from self.coarser()
 
@@ -245,7 +231,7 @@ class _Rows:
         if has_few_connections(self._work):
             yield from self._fewer_streams()
             if _has_queues(self._work.device):
-                used = len(working_streams(self._work.schedule))
+                used = len(transform.working_streams(self._work.schedule))
                 wanted = min(MOST_CONNECTIONS, max(used, self._work.device.connections))
                 for number in dict.fromkeys((wanted, MOST_CONNECTIONS)):
                     yield (make.connections(number),)
@@ -256,7 +242,7 @@ class _Rows:
 
     def _fewer_streams(self) -> Tries:
         if not self._has_parts():
-            now = len(working_streams(self._work.schedule))
+            now = len(transform.working_streams(self._work.schedule))
             for n in (n for n in reversed((1, *self._values.streams)) if n < now):
                 yield (make.streams(n),)
 
@@ -266,17 +252,17 @@ class _Rows:
             yield (make.live(),)
             return
         graph = make.graph()
-        if not is_recorded(self._work.schedule) and not graph.condition(self._work):
+        if not transform.is_recorded(self._work.schedule) and not graph.condition(self._work):
             yield (graph,)
         if self._pipeline is None:
             yield (make.step_graphs(),)
 
 
-def _release(work: Work) -> Change:
+def _release(work: transform.Work) -> transform.Change:
     """Return the change that lets the host go on: asynchronous copies, or if it waits for more, a wait at the end."""
     release = make.make_async()
     with suppress(InputError):
-        if not has_host_waits(release.of(work).make(work).schedule):
+        if not transform.has_host_waits(release.of(work).make(work).schedule):
             return release
     return make.drop_sync()
 

@@ -34,21 +34,9 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import replace
 
+from streamsim import lowering
 from streamsim.device import Device, as_device, bends
 from streamsim.errors import LARGEST_BYTES, LEAST_FILL, MOST_CHUNKS
-from streamsim.lowering import (
-    BYTE_BITS,
-    ENGINES,
-    NO_SEGMENT,
-    Lowered,
-    OpCost,
-    Rate,
-    call_ticks,
-    kernel_call,
-    lower,
-    rate_of,
-    surcharges_of,
-)
 from streamsim.program import ALIGN_BYTES, Copy, HostMemory, Kernel, Launch, Schedule, Workload, WorkloadKernel
 from streamsim.rules import D2H, FULL_CARD, H2D, KERNEL, NOTHING, TICKS_PER_S, release_tick, ticks
 from streamsim.text import format_seconds
@@ -94,10 +82,10 @@ def lower_bound(schedule: Schedule, device: Device | str | Path) -> Bound:
     ``device``: a Device, or the name or file of one. Linear time. Raises InputError for an unknown device, and when it
     has no cost for a kernel that the schedule names.
     """
-    return bound_of(lower(schedule, as_device(device)))
+    return bound_of(lowering.lower(schedule, as_device(device)))
 
 
-def bound_of(lowered: Lowered) -> Bound:
+def bound_of(lowered: lowering.Lowered) -> Bound:
     """:func:`lower_bound` of a schedule that is lowered for its device already."""
     counts = Counter(lowered.cost)
     amounts = [(cost, counts[index]) for index, cost in enumerate(lowered.costs)]
@@ -115,10 +103,10 @@ def bound_of(lowered: Lowered) -> Bound:
     return Bound(ticks[bound_by] / TICKS_PER_S, bound_by, {name: tick / TICKS_PER_S for name, tick in ticks.items()})
 
 
-Amounts = Sequence[tuple[OpCost, int]]  # shapes of ops, and how many there are of each
+Amounts = Sequence[tuple[lowering.OpCost, int]]  # shapes of ops, and how many there are of each
 
 
-def _longest_chain(lowered: Lowered) -> tuple[int, bool]:
+def _longest_chain(lowered: lowering.Lowered) -> tuple[int, bool]:
     """Return when the last op could end if every engine were free at once and ran any number of ops.
 
     And True if host calls take most of the chain of dependences until then.
@@ -150,12 +138,12 @@ def _longest_chain(lowered: Lowered) -> tuple[int, bool]:
                 if released > start:
                     start, in_chain = released, calls_in[earlier]
             end[op], calls_in[op] = start + durations[lowered.cost[op]], in_chain
-        if segment.waits_for or segment.behind != NO_SEGMENT:
+        if segment.waits_for or segment.behind != lowering.NO_SEGMENT:
             waited.add(segment.thread)
         last = max(segment.waits_for, key=end.__getitem__, default=-1)
         if last >= 0 and end[last] + lowered.wake > now:
             now, calls = end[last] + lowered.wake, calls_in[last]
-        if segment.behind != NO_SEGMENT and returned[segment.behind][0] > now:
+        if segment.behind != lowering.NO_SEGMENT and returned[segment.behind][0] > now:
             now, calls = returned[segment.behind]
         threads[segment.thread] = now, calls
         returned.append((now, calls))
@@ -163,25 +151,27 @@ def _longest_chain(lowered: Lowered) -> tuple[int, bool]:
     return end[latest], 2 * calls_in[latest] > end[latest]
 
 
-def _arrivals(lowered: Lowered) -> list[int]:
+def _arrivals(lowered: lowering.Lowered) -> list[int]:
     """For every op the tick at which the card has it if no call ever waits for the card."""
     returned: list[int] = []
     now = dict.fromkeys(lowered.threads, lowered.launch)
     for segment in lowered.segments:
         before = now[segment.thread]
         returned += islice(accumulate(lowered.call[segment.first : segment.last], initial=before), 1, None)
-        if segment.behind != NO_SEGMENT:
+        if segment.behind != lowering.NO_SEGMENT:
             returned[-1] = max(returned[-1], returned[lowered.segments[segment.behind].last - 1])
         now[segment.thread] = returned[-1]
     return [tick + lowered.submit for tick in returned]
 
 
-def _first_arrival(lowered: Lowered, arrivals: Sequence[int], *kinds: int) -> int:
+def _first_arrival(lowered: lowering.Lowered, arrivals: Sequence[int], *kinds: int) -> int:
     """None of the ops of these kinds can be on the card before this tick."""
     return min(tick for tick, kind in zip(arrivals, lowered.kind, strict=True) if kind in kinds)
 
 
-def _engine_work(lowered: Lowered, amounts: Amounts, arrivals: Sequence[int]) -> Iterator[tuple[str, int, int]]:
+def _engine_work(
+    lowered: lowering.Lowered, amounts: Amounts, arrivals: Sequence[int]
+) -> Iterator[tuple[str, int, int]]:
     """Each engine, the tick at which the first of its ops can be on the card, and the ticks of all one after another.
 
     Kernels share the card by the part that they fill, and at most ``concurrent_kernels`` of them run at once. While a
@@ -200,7 +190,7 @@ def _engine_work(lowered: Lowered, amounts: Amounts, arrivals: Sequence[int]) ->
             yield name, _first_arrival(lowered, arrivals, *kinds), busy
 
 
-def _link_work(lowered: Lowered, amounts: Amounts, arrivals: Sequence[int]) -> int:
+def _link_work(lowered: lowering.Lowered, amounts: Amounts, arrivals: Sequence[int]) -> int:
     """Ticks that both directions together need on a link on which they slow each other down."""
     if len(lowered.engine_names) < 3 or not any(cost.kind in (H2D, D2H) for cost, _ in amounts):
         return 0
@@ -308,7 +298,7 @@ def _named(bounds: dict[str, float], busiest: float) -> Bound:
 class _Copies:
     """The copies of one direction: those of each chunk, and those that are made once. Times are in ticks."""
 
-    def __init__(self, rate: Rate, arrays: Sequence[int], elements: int | None, once: Sequence[int]) -> None:
+    def __init__(self, rate: lowering.Rate, arrays: Sequence[int], elements: int | None, once: Sequence[int]) -> None:
         self._rate, self.arrays, self._elements = rate, arrays, elements
         self.latency = rate.latency[0]
         self.calls_once = len(once)
@@ -320,7 +310,7 @@ class _Copies:
 
     def of_sizes(self, sizes: Sequence[float]) -> float:
         """Copies of so many bytes each, one after another."""
-        return sum(self.latency + n * (1 << BYTE_BITS) / self._rate.alone for n in sizes)
+        return sum(self.latency + n * (1 << lowering.BYTE_BITS) / self._rate.alone for n in sizes)
 
     def copies(self, chunks: int) -> int:
         """How many copies so many chunks or more make at least."""
@@ -457,14 +447,14 @@ class _WorkBounds:
 
     def __init__(self, workload: Workload, device: Device, is_pageable: bool, launch: Launch) -> None:
         self._workload, self._device = workload, device
-        into, back = (rate_of(device, way, 1, is_pageable, launch) for way in ("h2d", "d2h"))
+        into, back = (lowering.rate_of(device, way, 1, is_pageable, launch) for way in ("h2d", "d2h"))
         self._into = _Copies(into, workload.input_bytes, workload.elements, workload.h2d_once)
         self._back = _Copies(back, workload.output_bytes, workload.elements, workload.d2h_once)
-        calls = call_ticks(launch, device)
+        calls = lowering.call_ticks(launch, device)
         self._copy_call = calls[Copy]
-        self._kernel_calls = [kernel_call(calls, kernel.name) for kernel in workload.kernels]
+        self._kernel_calls = [lowering.kernel_call(calls, kernel.name) for kernel in workload.kernels]
         self._begins = ticks(device.host.submit_s) + ticks(device.host.graph_launch_s) * (launch == "graph")
-        more = surcharges_of(launch, device, bool(self._into or self._back), bool(workload.kernels))
+        more = lowering.surcharges_of(launch, device, bool(self._into or self._back), bool(workload.kernels))
         self._begins += more.enter
         # By kind of op the ticks that the first call for one takes beyond its own, in every program.
         each = more.first_on_stream + more.turn
@@ -499,7 +489,7 @@ class _WorkBounds:
 
     def _engines(self, first: int, last: int) -> Iterator[tuple[str, list[int], float]]:
         """The engines that have something to do, the kinds of their ops in a chunk's order, and their work."""
-        names, engine_of = ENGINES[self._device.copy_engines.count]
+        names, engine_of = lowering.ENGINES[self._device.copy_engines.count]
         for engine, name in enumerate(names):
             kinds = [kind for kind, is_there in self._has.items() if is_there and engine_of[kind] == engine]
             work = sum(way.work(first) for kind, way in ((H2D, self._into), (D2H, self._back)) if kind in kinds)

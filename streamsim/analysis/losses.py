@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from streamsim import transform
 from streamsim.analysis.bounds import ENGINE_WORDS, lower_bound
 from streamsim.compiled import simulate_one_of_many
 from streamsim.device import MOST_CONNECTIONS, Device, without
@@ -23,16 +24,6 @@ from streamsim.lowering import ENGINES
 from streamsim.program import Copy, HostWork, Kernel, Op, ResultCache, Schedule, WaitThread
 from streamsim.rules import D2H, H2D, KERNEL, S_PER_TICK, TICKS_PER_S, ticks
 from streamsim.timeline import Timeline
-from streamsim.transform import (
-    NON_BLOCKING,
-    Work,
-    dependences_of,
-    has_legacy,
-    last_work,
-    still_ordered,
-    without_legacy,
-    working_streams,
-)
 from streamsim.transform import calls_and_memory as calls
 
 Key = str  # of a cause
@@ -167,20 +158,22 @@ BUDGET = 20_000  # ops simulated for an exact split; beyond, two orders
 # The same work without a cause
 
 
-def has_few_connections(work: Work) -> bool:
+def has_few_connections(work: transform.Work) -> bool:
     """Return True if streams must share a hardware queue in front of some engine."""
     least = min(work.device.connections, work.device.copy_engines.connections)
-    return len({stream or 1 for stream in working_streams(work.schedule)}) > least  # the legacy one uses stream 1's
+    return (
+        len({stream or 1 for stream in transform.working_streams(work.schedule)}) > least
+    )  # the legacy one uses stream 1's
 
 
-def _with(work: Work, change: Callable[[Op], Op], device: Device) -> Work:
+def _with(work: transform.Work, change: Callable[[Op], Op], device: Device) -> transform.Work:
     """Return the program with each op changed, on another device; the same schedule if no op changes."""
     schedule = work.schedule
     ops = tuple(map(change, schedule.ops))
-    return Work(schedule if all(map(is_, ops, schedule.ops)) else replace(schedule, ops=ops), device)
+    return transform.Work(schedule if all(map(is_, ops, schedule.ops)) else replace(schedule, ops=ops), device)
 
 
-def without_host_costs(work: Work) -> Work:
+def without_host_costs(work: transform.Work) -> transform.Work:
     """Return the program in which the host's calls take no time."""
 
     def free(op: Op) -> Op:
@@ -189,9 +182,9 @@ def without_host_costs(work: Work) -> Work:
     return _with(work, free, without(work.device, "host"))
 
 
-def has_host_work(work: Work) -> bool:
+def has_host_work(work: transform.Work) -> bool:
     """Return True if the host does something between its calls before the last copy or kernel is issued."""
-    ops = work.schedule.ops[: max(0, last_work(work.schedule))]
+    ops = work.schedule.ops[: max(0, transform.last_work(work.schedule))]
     return any(isinstance(op, HostWork) and op.duration_s for op in ops)
 
 
@@ -201,17 +194,17 @@ def without_once(schedule: Schedule, once: Collection[Copy]) -> Schedule:
     Those to the card come last and those from it first: none waits for another op, and none for it.
     """
     which, own = {(op.direction, op.device) for op in once}, len(schedule.streams) + 1
-    last, found = last_work(schedule) + 1, defaultdict[str, list[Op]](list)
+    last, found = transform.last_work(schedule) + 1, defaultdict[str, list[Op]](list)
     for i, op in enumerate(schedule.ops):
         if isinstance(op, Copy) and (op.direction, op.device) in which:
             found[op.direction].append(replace(op, stream=own, blocking=False))
         elif i < last:
             found["others"].append(op)
     ops = (*found["d2h"], *found["others"], *found["h2d"], *schedule.ops[last:])
-    return replace(schedule, ops=ops, streams=(*schedule.streams, *NON_BLOCKING))
+    return replace(schedule, ops=ops, streams=(*schedule.streams, *transform.NON_BLOCKING))
 
 
-def without_latencies(work: Work) -> Work:
+def without_latencies(work: transform.Work) -> transform.Work:
     """Return the program in which copies take their bytes' time and kernels their elements', and hand-overs none.
 
     A crowd of copies costs a copy's first bytes nothing, either.
@@ -226,7 +219,7 @@ def without_latencies(work: Work) -> Work:
     return _with(work, bare, without(work.device, "crowd", "copy-latency", "launch", "hand-over"))
 
 
-def _with_enough_blocks(work: Work) -> Work:
+def _with_enough_blocks(work: transform.Work) -> transform.Work:
     """Return the program whose kernels all fill the card, and end so much earlier."""
 
     def filled(op: Op) -> Op:
@@ -247,7 +240,7 @@ class Load(NamedTuple):
     busiest: float
 
 
-def loads_of(work: Work) -> dict[str, Load]:
+def loads_of(work: transform.Work) -> dict[str, Load]:
     """Return the load of each engine that is used: bytes at the rate of pinned memory, kernels without latencies."""
     names, engine_of = ENGINES[work.device.copy_engines.count]
     there, back, compute = (names[engine_of[kind]] for kind in (H2D, D2H, KERNEL))
@@ -282,13 +275,13 @@ def limits_of(loads: dict[str, Load], floor: int) -> tuple[int, dict[Key, int]]:
 # Simulations without some causes
 
 
-def _of_device(change: Callable[[Device], Device]) -> Callable[[Work], Work]:
-    return lambda work: Work(work.schedule, change(work.device))
+def _of_device(change: Callable[[Device], Device]) -> Callable[[transform.Work], transform.Work]:
+    return lambda work: transform.Work(work.schedule, change(work.device))
 
 
 # What is changed behind the order and the calls, each after those before it.
-_WITHOUT: dict[Key, Callable[[Work], Work]] = {
-    "pageable-memory": lambda work: Work(calls.pinned(work.schedule), work.device),
+_WITHOUT: dict[Key, Callable[[transform.Work], transform.Work]] = {
+    "pageable-memory": lambda work: transform.Work(calls.pinned(work.schedule), work.device),
     "connections": _of_device(lambda device: device.with_connections(MOST_CONNECTIONS)),
     "duplex": _of_device(lambda device: without(device, "duplex")),
     "host-issue": without_host_costs,
@@ -303,10 +296,10 @@ class Removals:
     ``is_exact``: over all orders of removal; else over two.
     """
 
-    def __init__(self, work: Work) -> None:
+    def __init__(self, work: transform.Work) -> None:
         self.work = work
         schedule = work.schedule
-        self._needs = dependences_of(schedule)
+        self._needs = transform.dependences_of(schedule)
         self._once = [op for i in sorted(self._needs.common) if isinstance(op := schedule.ops[i], Copy)]
         self.is_racy = self._needs.is_racy
         self._known: dict[frozenset[Key], int] = {}
@@ -325,7 +318,7 @@ class Removals:
         directions = {op.direction for op in schedule.ops if isinstance(op, Copy)}
         return {
             "pageable-memory": calls.has_pageable(schedule),
-            "legacy-stream": has_legacy(schedule),
+            "legacy-stream": transform.has_legacy(schedule),
             "host-waits": calls.has_host_waits(schedule),
             "issue-order": bool(needs.orders),
             "needless-order": needs.has_needless_order,
@@ -344,7 +337,7 @@ class Removals:
         orders = {order: self._needs.reordered(schedule, order, holds=True) for order in self._needs.orders}
         if len(orders) < 2:
             return next(iter(orders), None)
-        return min(orders, key=lambda order: self.run(Work(orders[order], device)))
+        return min(orders, key=lambda order: self.run(transform.Work(orders[order], device)))
 
     def time(self, removed: frozenset[Key]) -> int:
         """Return the makespan in ticks without the causes ``removed``."""
@@ -362,10 +355,10 @@ class Removals:
             return None
         return (self.makespan - alone) / TICKS_PER_S
 
-    def scenario(self, removed: frozenset[Key]) -> Work:
+    def scenario(self, removed: frozenset[Key]) -> transform.Work:
         """Return the program without the causes ``removed``."""
         schedule = self._programs.of(removed & _PROGRAM, lambda: self._changed(removed))
-        work = Work(schedule, self.work.device)
+        work = transform.Work(schedule, self.work.device)
         for cause, change in _WITHOUT.items():
             work = change(work) if cause in removed else work
         return work
@@ -373,7 +366,7 @@ class Removals:
     def _changed(self, removed: frozenset[Key]) -> tuple[Schedule, int]:
         """Return the schedule with other calls, order and streams, and its cost in the cache."""
         made = self._reissued(removed)
-        made = calls.without_slow_calls(Work(made, self.work.device)) if "slow-calls" in removed else made
+        made = calls.without_slow_calls(transform.Work(made, self.work.device)) if "slow-calls" in removed else made
         made = without_once(made, self._once) if "copied-once" in removed else made
         if "host-work" in removed:
             made = replace(made, ops=tuple(op for op in made.ops if not isinstance(op, HostWork)))
@@ -384,9 +377,9 @@ class Removals:
         is_ordered = not removed & {"needless-order", "issue-order"}
         if not holds:
             schedule = calls.without_host_waits(schedule) if is_ordered else calls.unblocked(schedule)
-        schedule = without_legacy(schedule) if "legacy-stream" in removed else schedule
+        schedule = transform.without_legacy(schedule) if "legacy-stream" in removed else schedule
         if is_ordered:
-            return still_ordered(self.work.schedule, schedule)
+            return transform.still_ordered(self.work.schedule, schedule)
         order = self._order if "issue-order" in removed else None
         if "needless-order" in removed:
             connections = self.work.device.connections
@@ -395,11 +388,11 @@ class Removals:
         assert order is not None
         return self._needs.reordered(schedule, order, holds)
 
-    def run(self, work: Work) -> int:
+    def run(self, work: transform.Work) -> int:
         """Return the makespan of any program, in ticks."""
         return ticks(self._simulate(work).makespan_s)
 
-    def _simulate(self, work: Work) -> Timeline:
+    def _simulate(self, work: transform.Work) -> Timeline:
         self.simulations += 1
         return simulate_one_of_many(*work[:2], many=SIMULATIONS)
 

@@ -16,19 +16,9 @@ from msgspec.structs import replace
 from rich.console import Console
 from rich.text import Text
 
+from streamsim import page
 from streamsim.errors import InputError, one_line, printable
 from streamsim.files import write_bytes
-from streamsim.page import (
-    Map,
-    Shown,
-    document_of,
-    headline_html,
-    line_data,
-    lines_html,
-    losses_html,
-    map_data,
-    map_html,
-)
 from streamsim.report import Losses, Table, gantt, in_html, in_markdown
 from streamsim.timeline import Timeline
 
@@ -47,14 +37,14 @@ class Pictures(msgspec.Struct, frozen=True):
     """
 
     losses: Losses | None = None
-    map: Map | None = None
-    lines: tuple[Shown, ...] = ()
-    changes: tuple[Shown, ...] = ()
+    map: page.Map | None = None
+    lines: tuple[page.Shown, ...] = ()
+    changes: tuple[page.Shown, ...] = ()
 
     @classmethod
     def of(cls, timelines: Mapping[str, Timeline]) -> "Pictures":
         """Return the pictures of time lines by their names."""
-        return cls(lines=tuple(Shown(name, timeline) for name, timeline in timelines.items()))
+        return cls(lines=tuple(page.Shown(name, timeline) for name, timeline in timelines.items()))
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -181,7 +171,7 @@ def page_of(answer: Answer) -> str:
     made_by = ("<p class='soft'>The command that made this page:</p>", f"<pre>{in_html(answer.command)}</pre>")
     body = [
         f"<header><h1>{in_html(one_line(answer.title))}</h1></header>",
-        headline_html(facts[0]) if facts else "",
+        page.headline_html(facts[0]) if facts else "",
         *map(_part, (*answer.verdict, *answer.warnings)),
         NO_SCRIPT,
         *_drawn(pictures),
@@ -189,7 +179,7 @@ def page_of(answer: Answer) -> str:
         *_section("Assumed, and how the page was made", map(_part, answer.notes), made_by if answer.command else ()),
         *_section("More", map(_part, answer.more)),
     ]
-    return document_of(answer.title, body, _data(pictures))
+    return page.document_of(answer.title, body, _data(pictures))
 
 
 def notebook_of(answer: Answer) -> str:
@@ -198,7 +188,7 @@ def notebook_of(answer: Answer) -> str:
     pictures = answer.pictures()
     if pictures == Pictures():
         return words
-    inside = escape(document_of(answer.title, _drawn(pictures), _data(pictures)))
+    inside = escape(page.document_of(answer.title, _drawn(pictures), _data(pictures)))
     frame = 'sandbox="allow-scripts" width="100%" style="border:0;height:80vh"'
     return f'{words}<iframe title="{in_html(answer.title)}" {frame} srcdoc="{inside}"></iframe>'
 
@@ -217,9 +207,9 @@ def _section(title: str, *parts: Iterable[str]) -> list[str]:
 
 def _drawn(pictures: Pictures) -> list[str]:
     return [
-        "" if pictures.losses is None else losses_html(pictures.losses),
-        "" if pictures.map is None else map_html(pictures.map),
-        lines_html(pictures.lines, pictures.changes) if pictures.lines else "",
+        "" if pictures.losses is None else page.losses_html(pictures.losses),
+        "" if pictures.map is None else page.map_html(pictures.map),
+        page.lines_html(pictures.lines, pictures.changes) if pictures.lines else "",
     ]
 
 
@@ -231,6 +221,6 @@ def _data(pictures: Pictures) -> dict[str, Any]:
         raise InputError(f"--page: {ops:,} ops are more than the {MOST_OPS:,} that a page shows; use fewer chunks")
     of_map = () if pictures.map is None else tuple(pictures.map.lines.values())
     return {
-        "lines": [line_data(line) for line in lines + of_map],
-        "map": None if pictures.map is None else map_data(pictures.map, len(lines)),
+        "lines": [page.line_data(line) for line in lines + of_map],
+        "map": None if pictures.map is None else page.map_data(pictures.map, len(lines)),
     }

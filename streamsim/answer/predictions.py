@@ -5,17 +5,8 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
+from streamsim import analysis
 from streamsim.advice import WORTH, Explanation, Loss
-from streamsim.analysis import (
-    BOUND_AS_ISSUED,
-    BOUND_OF_WORK,
-    BUSIEST_ENGINE,
-    FORMULA_WORDS,
-    Bound,
-    Interval,
-    Prediction,
-    bound_json,
-)
 from streamsim.answer.document import Answer, Pictures
 from streamsim.compiled import simulate_one_of_many
 from streamsim.device import Device, within_words
@@ -31,8 +22,8 @@ RACY = "The schedule has races (streamsim check): what its data needs is uncerta
 
 
 def prediction_answer(
-    prediction: Prediction,
-    interval: Interval | None = None,
+    prediction: analysis.Prediction,
+    interval: analysis.Interval | None = None,
     assumed: Sequence[str] = (),
     formulas: bool = False,
     inputs: dict[str, Any] | None = None,
@@ -43,7 +34,9 @@ def prediction_answer(
     """
     p = prediction
     data = {**p.to_json(inputs), **({} if interval is None else {"interval": interval.to_json()})}
-    bounds = [] if p.work_bound is None else [bound_fact(BOUND_OF_WORK, p.work_bound, p.makespan_s, p.known_within)]
+    bounds = (
+        [] if p.work_bound is None else [bound_fact(analysis.BOUND_OF_WORK, p.work_bound, p.makespan_s, p.known_within)]
+    )
     groups = (_headline(p, interval), bounds, _engines(p), _memory(p), _formulas(p) if formulas else [])
     notes, link = device_notes(p.device, p.link, p.timeline.device, assumed)
     return Answer(
@@ -65,13 +58,13 @@ def device_notes(
     return (*(line if is_assumed else ()), *within_words(device), *assumed), () if is_assumed else line
 
 
-def bound_fact(name: str, bound: Bound, seconds: float, within: float, what: str = "predicted") -> Fact:
+def bound_fact(name: str, bound: analysis.Bound, seconds: float, within: float, what: str = "predicted") -> Fact:
     """Return a lower bound, and by how much ``what``, which takes ``seconds``, is above it."""
     above = format_share(seconds / bound.seconds - 1 if bound.seconds else 0.0, within)
     return name, bound.seconds, f"by {bound.bound_by}; {what} is {above} above"
 
 
-def _headline(p: Prediction, interval: Interval | None) -> Iterator[Fact]:
+def _headline(p: analysis.Prediction, interval: analysis.Interval | None) -> Iterator[Fact]:
     """Yield the predicted time, what it is compared with, and the interval if there is one."""
     within = p.known_within
     between = format_between(p.makespan_s * (1 - within), p.makespan_s * (1 + within), within)
@@ -83,33 +76,33 @@ def _headline(p: Prediction, interval: Interval | None) -> Iterator[Fact]:
     yield p.serial_program, p.serial_s, f"{SERIAL_WORDS[p.serial_program]}{room}"
 
 
-def _engines(p: Prediction) -> Iterator[Fact]:
+def _engines(p: analysis.Prediction) -> Iterator[Fact]:
     for name, use in p.engines.items():
         yield f"{name} busy", use.busy_s, f"{format_share(use.utilisation, p.known_within)} of the time"
     yield "overlap", p.overlap_s, "two engines or more busy"
 
 
-def _memory(p: Prediction) -> Iterator[Fact]:
+def _memory(p: analysis.Prediction) -> Iterator[Fact]:
     has = "" if p.memory_bytes is None else f"of {format_bytes(p.memory_bytes)}"
     yield "on the card", format_bytes(p.device_bytes), has
 
 
-def _formulas(p: Prediction) -> Iterator[Fact]:
+def _formulas(p: analysis.Prediction) -> Iterator[Fact]:
     for name, seconds in p.formulas.items():
         change = format_change(seconds / p.makespan_s - 1, p.known_within) if p.makespan_s else ""
-        yield name, seconds, f"{change} against the model: {FORMULA_WORDS[name]}"
+        yield name, seconds, f"{change} against the model: {analysis.FORMULA_WORDS[name]}"
 
 
-def _rest(p: Prediction) -> Iterator[Fact]:
+def _rest(p: analysis.Prediction) -> Iterator[Fact]:
     """Yield the figures that stand behind ``--all``."""
     if p.serial_program != "serial":
         times = format_ratio(p.speedup_over_one_by_one, p.known_within)
         yield "serial", p.one_by_one_s, f"{SERIAL_WORDS['serial']}: {times} as long"
-    yield bound_fact(BOUND_AS_ISSUED, p.issued_bound, p.makespan_s, p.known_within)
+    yield bound_fact(analysis.BOUND_AS_ISSUED, p.issued_bound, p.makespan_s, p.known_within)
     yield "calls return", p.calls_return_s, "to the host, before it waits for the card"
 
 
-def lines_of(prediction: Prediction, interval: Interval | None = None) -> tuple[Shown, ...]:
+def lines_of(prediction: analysis.Prediction, interval: analysis.Interval | None = None) -> tuple[Shown, ...]:
     """Return the time lines of a prediction: that of the program that it was cut from, if any, and its own."""
     p, within = prediction, (0.0, 0.0) if interval is None else (interval.low_s, interval.high_s)
     predicted = Shown("predicted", p.timeline, p.issued_bound.seconds, within)
@@ -123,7 +116,7 @@ def lines_of(prediction: Prediction, interval: Interval | None = None) -> tuple[
 
 def explanation_answer(
     explanation: Explanation,
-    work: Bound | None = None,
+    work: analysis.Bound | None = None,
     assumed: Sequence[str] = (),
     inputs: dict[str, Any] | None = None,
     command: str = "",
@@ -136,16 +129,16 @@ def explanation_answer(
     e, first = explanation, explanation.first
     issued_s = max(e.own_bound_s, work.seconds if work else 0.0)  # neither is beaten
     notes, link = device_notes(e.device, e.link, e.timeline.device, assumed)
-    data = {**e.to_json(inputs), **bound_json("work", work)}
+    data = {**e.to_json(inputs), **analysis.bound_json("work", work)}
     headline: list[Fact] = [
         ("predicted", e.makespan_s, ""),
-        ("lost", e.gap_s, f"above the {BUSIEST_ENGINE}"),
-        (BUSIEST_ENGINE, e.bound_s, f"the {e.bound_by}"),
-        *([] if work is None else [(BOUND_OF_WORK, work.seconds, f"by {work.bound_by}")]),
+        ("lost", e.gap_s, f"above the {analysis.BUSIEST_ENGINE}"),
+        (analysis.BUSIEST_ENGINE, e.bound_s, f"the {e.bound_by}"),
+        *([] if work is None else [(analysis.BOUND_OF_WORK, work.seconds, f"by {work.bound_by}")]),
     ]
     tried = () if first is None or not command else (f"try it: {command} {shlex.join(first.options)}",)
     short, whole = (_losses(e, "Lost", e.losses, e.gap_s, least) for least in (FOLDED, 0.0))
-    limits = _losses(e, f"In the {BUSIEST_ENGINE}", e.limits, e.bound_s - e.even_s)
+    limits = _losses(e, f"In the {analysis.BUSIEST_ENGINE}", e.limits, e.bound_s - e.even_s)
     return Answer(
         title=title_of(e.timeline),
         verdict=(f"first: {e.advice}", *tried),
@@ -154,7 +147,7 @@ def explanation_answer(
         tables=short,
         notes=notes,
         more=(
-            facts("", [[(BOUND_AS_ISSUED, issued_s, "of this schedule")]], e.known_within),
+            facts("", [[(analysis.BOUND_AS_ISSUED, issued_s, "of this schedule")]], e.known_within),
             *(whole if whole != short else ()),
             *limits,
             *link,

@@ -6,20 +6,11 @@ from typing import Any, Final, Literal
 
 import click
 
+from streamsim import code
 from streamsim.cli.options import OUTPUT, one_of, option
 from streamsim.cli.printing import print_data
 from streamsim.cli.running import BriefCommand, note
 from streamsim.cli.work import Given, Issued, read_issued, work_options
-from streamsim.code import (
-    LANGUAGES,
-    Language,
-    code_of,
-    code_of_layers,
-    code_of_schedule,
-    code_of_steps,
-    language_of,
-    training_program,
-)
 from streamsim.device import dump_device
 from streamsim.errors import InputError, shown
 from streamsim.files import write_text
@@ -27,7 +18,7 @@ from streamsim.program import Loop, Schedule, dump_schedule
 from streamsim.text import format_seconds
 from streamsim.transform import Change, LayersSource, Source, Work, changed_by, has_more, is_recorded, repeated_step
 
-Written = Language | Literal["schedule"]
+Written = code.Language | Literal["schedule"]
 SCHEDULE: Final = "schedule"
 # By the ending of -o's file what is written. A program in Python may be in either of two languages.
 WRITTEN_AS: dict[str, Written] = {".cu": "cuda-c++", ".cpp": "cuda-c++", ".cc": "cuda-c++", ".json": SCHEDULE}
@@ -39,7 +30,7 @@ WRITTEN_AS: dict[str, Written] = {".cu": "cuda-c++", ".cpp": "cuda-c++", ".cc": 
     "--as language",
     "The language of the program, or schedule: the schedule as JSON. Default: that of the workload file's"
     " front_end; C++ for -o NAME.cu; a schedule for -o NAME.json.",
-    one_of((*LANGUAGES, SCHEDULE)),
+    one_of((*code.LANGUAGES, SCHEDULE)),
 )
 @option("--output -o", "File to write. Default: standard output.", OUTPUT)
 @click.pass_context
@@ -68,9 +59,9 @@ def code_command(context: click.Context, /, language: Written | None, output: Pa
     if language is None and output is not None:
         language = WRITTEN_AS.get(output.suffix)
     front_end = issued.workload.front_end if isinstance(issued, Source) else ""
-    language = language or language_of(front_end)
+    language = language or code.language_of(front_end)
     if language is None:
-        languages = ("pytorch",) if isinstance(issued, LayersSource | Loop) else LANGUAGES
+        languages = ("pytorch",) if isinstance(issued, LayersSource | Loop) else code.LANGUAGES
         why = f"the workload's front_end {shown(front_end)} is no language" if front_end else "no language"
         raise InputError(f"--as: {why}; give one of {', '.join(languages)}")
     text = code_of_issued(issued, language)
@@ -89,10 +80,10 @@ def code_of_issued(issued: Issued, language: Written) -> str:
         case Loop():
             if language != "pytorch":
                 raise InputError(f"--as {language}: a training loop is a program of PyTorch; write it --as pytorch")
-            return training_program(issued, "as it is")
+            return code.training_program(issued, "as it is")
         case Given():
             if language != SCHEDULE:
-                write = code_of_steps_noted if is_recorded(issued.schedule) else code_of_schedule
+                write = code_of_steps_noted if is_recorded(issued.schedule) else code.code_of_schedule
                 return write(issued.schedule, language)
             for line in issued.notes:
                 note(line)
@@ -100,17 +91,17 @@ def code_of_issued(issued: Issued, language: Written) -> str:
             return dump_schedule(issued.schedule, issued.recorded, profile, issued.notes).decode()
         case Source():
             if language != SCHEDULE:
-                return code_of(issued.workload, issued.config, language)
+                return code.code_of(issued.workload, issued.config, language)
             return dump_schedule(issued.config.schedule(issued.workload)).decode()
         case LayersSource():
             if language != SCHEDULE:
-                return code_of_layers(issued.layers, issued.config, language)
+                return code.code_of_layers(issued.layers, issued.config, language)
             return dump_schedule(issued.config.schedule(issued.layers)).decode()
 
 
-def code_of_steps_noted(schedule: Schedule, language: Language, depth: int = 0) -> str:
+def code_of_steps_noted(schedule: Schedule, language: code.Language, depth: int = 0) -> str:
     """Return :func:`code_of_steps`, with notes on the host's work in the schedule, and whether a pipeline has it."""
-    text = code_of_steps(schedule, language, depth)
+    text = code.code_of_steps(schedule, language, depth)
     if work_s := repeated_step(schedule).workload.host_work_s:
         own = f"the host's own work for a step, {format_seconds(work_s)},"
         note(f"{own} is before the step's first call in the pipeline")
@@ -120,7 +111,7 @@ def code_of_steps_noted(schedule: Schedule, language: Language, depth: int = 0) 
     return text
 
 
-def code_of_changed(work: Work, changes: Iterable[Change], language: Language) -> str:
+def code_of_changed(work: Work, changes: Iterable[Change], language: code.Language) -> str:
     """Return the pipeline of a program whose steps repeat, with changes made to it."""
     found = list(changes)
     depth = next((int(change.option.split()[1]) for change in found if change.kind == "--prefetch"), 0)

@@ -14,6 +14,7 @@ from click.core import ParameterSource
 from msgspec import to_builtins
 from msgspec.structs import replace
 
+from streamsim import program
 from streamsim.analysis import Bound, check_room, kernel_assumptions, timed_alone, work_bound
 from streamsim.cli.options import (
     COUNT,
@@ -44,22 +45,6 @@ from streamsim.collector import collector_off
 from streamsim.compiled import simulate_one_of_many
 from streamsim.device import Device, assumptions_of, parse_device
 from streamsim.errors import InputError
-from streamsim.program import (
-    DIRECTIONS,
-    LAUNCHES,
-    ORDERS,
-    Config,
-    Loop,
-    Offload,
-    RecordedTimes,
-    Schedule,
-    Workload,
-    read_layers,
-    read_loop_file,
-    read_program,
-    read_workload,
-    workload_of_sizes,
-)
 from streamsim.recorded import (
     Recording,
     Replay,
@@ -78,7 +63,7 @@ from streamsim.recorded import (
 from streamsim.text import chosen, format_seconds, parse_buffers, parse_bytes
 from streamsim.transform import LayersSource, LoopSource, Source, Work
 
-CUT = tuple(name for name in Config.__struct_fields__ if name != "memory")
+CUT = tuple(name for name in program.Config.__struct_fields__ if name != "memory")
 SEARCHED = ("max_chunks", "max_streams")
 ALONE = "needs a single program; give one, and one value of each option, or leave it out"
 
@@ -88,7 +73,7 @@ which_layers = all_of(
     option(
         "--direction",
         "With --layers: forward or backward passes, or both, as a training step. Default: what the layers file says.",
-        one_of(DIRECTIONS),
+        one_of(program.DIRECTIONS),
     ),
     option(
         "--reserve",
@@ -141,8 +126,8 @@ class Given(NamedTuple):
       replays of the busiest one, with the cost of recording and without.
     """
 
-    schedule: Schedule
-    recorded: RecordedTimes | None = None
+    schedule: program.Schedule
+    recorded: program.RecordedTimes | None = None
     device: Device | None = None
     notes: tuple[str, ...] = ()
     replayed: tuple[Recording, Replay, Unrecorded] | None = None
@@ -154,7 +139,7 @@ def read_given(path: Path) -> Given:
     if kind_given(path) == "recording":
         return replayed(path.name, *read_part(path))
     check_no_part()
-    schedule, file = read_program(path)
+    schedule, file = program.read_program(path)
     device = parse_device(file.profile, f"{path}: profile") if file.profile else None
     return Given(schedule, file.recorded, device, file.notes)
 
@@ -191,7 +176,7 @@ def replayed(name: str, recording: Recording, untraced_s: float | None, on: Devi
     return Given(without.program.schedule, times, device, tuple(notes), (recording, found, without))
 
 
-Issued = Source | LayersSource | Loop | Given
+Issued = Source | LayersSource | program.Loop | Given
 
 
 class Asked(NamedTuple):
@@ -245,35 +230,35 @@ def read_issued(context: click.Context, path: Path | None = None) -> Issued:
         return layers_asked(params)
     refuse(context, OF_LAYERS, "needs layers; add --layers FILE")
     if path is None or kind not in (PROGRAM, LOOP):
-        return Source(workload_asked(params), picked(Config, params) if "chunks" in params else PLAIN)
+        return Source(workload_asked(params), picked(program.Config, params) if "chunks" in params else PLAIN)
     what = "schedule, cut and issued already" if kind == PROGRAM else "training loop, whose steps are not cut"
-    refuse(context, (*OF_WORKLOADS[1:], *Config.__struct_fields__), f"{path} is a {what}; leave the option out")
-    return read_given(path) if kind == PROGRAM else read_loop_file(path).loop()
+    refuse(context, (*OF_WORKLOADS[1:], *program.Config.__struct_fields__), f"{path} is a {what}; leave the option out")
+    return read_given(path) if kind == PROGRAM else program.read_loop_file(path).loop()
 
 
-def workload_asked(params: Mapping[str, Any]) -> Workload:
+def workload_asked(params: Mapping[str, Any]) -> program.Workload:
     """Return the workload, from its file or from sizes and times. Options for the host's work win over the file."""
     path, given = params["workload"], {name: params[name] for name in SIZES if params[name]}
     if path is None:
         if not given.keys() - {"elements"}:
             raise InputError("no workload: give --h2d SIZE, --kernel TIME or --d2h SIZE, or a workload file")
         given["kernels"] = given.pop("kernel", ())
-        found = workload_of_sizes(**given)
+        found = program.workload_of_sizes(**given)
     elif given:
         raise InputError(f"{path}: give a workload file or --h2d, --kernel, --d2h, --elements, not both")
     else:
-        found = read_workload(path)
+        found = program.read_workload(path)
     host = {f"{name}_s": params[name] for name in ("host_work", "host_load") if params[name] is not None}
     return replace(found, **host)
 
 
 def layers_asked(params: dict[str, Any]) -> LayersSource:
     """Return the layers in the file, with what options say of passes, and how to place them. Raises InputError."""
-    layers = read_layers(params["layers"])
+    layers = program.read_layers(params["layers"])
     layers = replace(layers, **{name: params[name] for name in ("passes", "direction") if params[name]})
-    depth = Offload().depth if params.get("depth") is None else params["depth"]
+    depth = program.Offload().depth if params.get("depth") is None else params["depth"]
     names = names_of(params.get("resident") or "")
-    return LayersSource(layers, Offload(depth, names, params["memory"], params["reserve"] or 0))
+    return LayersSource(layers, program.Offload(depth, names, params["memory"], params["reserve"] or 0))
 
 
 def names_of(text: str) -> tuple[str, ...]:
@@ -281,14 +266,14 @@ def names_of(text: str) -> tuple[str, ...]:
     return tuple(name for name in map(str.strip, text.split(",")) if name)
 
 
-def grid_fields(params: dict[str, Any], workload: Workload, card: Device) -> dict[str, Any]:
+def grid_fields(params: dict[str, Any], workload: program.Workload, card: Device) -> dict[str, Any]:
     """Return the options of a grid as fields of a Grid, without its numbers of chunks and streams."""
-    has_room = params["memory_limit"] is None and card.has_room(Config().device_bytes(workload))
+    has_room = params["memory_limit"] is None and card.has_room(program.Config().device_bytes(workload))
     return {
-        "order": chosen("order", params["order"], ORDERS),
+        "order": chosen("order", params["order"], program.ORDERS),
         "buffers": parse_buffers(params["buffers"] or ("all" if has_room else RINGS)),
         "memory": params["memory"],
-        "launch": tuple(launch for launch in LAUNCHES if params["launch"] in (launch, "both")),
+        "launch": tuple(launch for launch in program.LAUNCHES if params["launch"] in (launch, "both")),
     }
 
 
@@ -304,7 +289,7 @@ def work_on(context: click.Context, found: Issued, on: DeviceOptions) -> Asked:
             on = on_own_card(context, on, found)
             inputs = {"schedule": str(context.params["workload"]), **part_asked(), **on.inputs()}
             return Asked(Work(found.schedule, on.load()), inputs, given=found)
-        case Loop():
+        case program.Loop():
             return _loop_on(LoopSource(found, on.load()), on)
         case LayersSource():
             return _layers_on(found, on)
@@ -361,12 +346,12 @@ def assumed_of(work: Work) -> list[str]:
     return kernel_assumptions(workload, config.chunks, work.device, config.launch)
 
 
-def workload_inputs(workload: Workload) -> dict[str, Any]:
+def workload_inputs(workload: program.Workload) -> dict[str, Any]:
     """Return the workload as plain numbers and strings."""
     return {"workload": to_builtins(workload), "h2d_bytes": workload.h2d_bytes, "d2h_bytes": workload.d2h_bytes}
 
 
-def timed_alone_noted(workload: Workload, device: Device) -> tuple[Workload, list[str]]:
+def timed_alone_noted(workload: program.Workload, device: Device) -> tuple[program.Workload, list[str]]:
     """Return the workload with its kernels' own times, and a line for each kernel that was timed with events."""
     if all(kernel.timed == "alone" for kernel in workload.kernels):
         return workload, []

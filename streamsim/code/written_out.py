@@ -4,22 +4,10 @@ import re
 from itertools import groupby
 from typing import Any, NamedTuple
 
+from streamsim import program
 from streamsim.code.plans import FLOAT_BYTES, Array, ChunkKernels, KernelCall, Plan
 from streamsim.code.steps import StepWriter
 from streamsim.errors import InputError
-from streamsim.program import (
-    LEGACY_STREAM,
-    Copy,
-    HostWork,
-    Kernel,
-    Op,
-    RecordEvent,
-    Region,
-    Schedule,
-    Synchronize,
-    WaitEvent,
-    WaitThread,
-)
 
 MOST_OPS = 2000  # a longer program cannot be read any more
 LONGEST_NAME = 24
@@ -46,14 +34,14 @@ class SchedulePlan(Plan):
 
     kernels_words = f"the longest launch for its floats, {LAUNCHES_TIMED} times"
 
-    def __init__(self, schedule: Schedule) -> None:
+    def __init__(self, schedule: program.Schedule) -> None:
         self.schedule, self.ops = schedule, _written_ops(schedule)
         self.is_graph, self.defaults, self.sizes = schedule.launch == "graph", {}, {}
         self.title = re.sub(r"[^A-Za-z0-9 .,=_-]+", " ", schedule.name).strip()[:40] or "a schedule"
-        self.has_host_work = any(isinstance(op, HostWork) for op in self.ops)
-        self.kernels = KERNELS if any(isinstance(op, Kernel) for op in self.ops) else None
+        self.has_host_work = any(isinstance(op, program.HostWork) for op in self.ops)
+        self.kernels = KERNELS if any(isinstance(op, program.Kernel) for op in self.ops) else None
         self.events = {"event": str(schedule.events)} if schedule.events else {}
-        self._has_legacy = any(op.stream == LEGACY_STREAM for op in schedule.ops)
+        self._has_legacy = any(op.stream == program.LEGACY_STREAM for op in schedule.ops)
         self.streams = len(schedule.streams) + self._has_legacy
         self.kinds = ("legacy",) * self._has_legacy + tuple(schedule.streams)
         self._memory: dict[str, Array] = {}
@@ -67,17 +55,17 @@ class SchedulePlan(Plan):
         self._paces = {  # seconds for a float
             i: (op.duration_s or 0.0) / self._pieces[i][1].floats
             for i, op in enumerate(self.ops)
-            if isinstance(op, Kernel)
+            if isinstance(op, program.Kernel)
         }
         self._longest = max(self._paces, key=self._paces.__getitem__, default=-1)  # the launch with most rounds
         if self._paces and all(self._paces.values()):
             longest = self.ops[self._longest]
-            assert isinstance(longest, Kernel)
+            assert isinstance(longest, program.Kernel)
             self.kernels_s = LAUNCHES_TIMED * (longest.duration_s or 0.0)
 
     def _buffers(self) -> dict[str, str]:
         """Return the names of the buffers in the program, and declare their memory."""
-        sent = {op.host.buffer for op in self.ops if isinstance(op, Copy) and op.direction == "h2d" and op.host}
+        sent = {op.host.buffer for op in self.ops if isinstance(op, program.Copy) and op.direction == "h2d" and op.host}
         names: dict[str, str] = {}
         for k, buffer in enumerate(self.schedule.buffers):
             prefix = "d_" if buffer.memory == "device" else "h_"
@@ -91,26 +79,28 @@ class SchedulePlan(Plan):
             self._memory[name] = Array(name, buffer.memory, str(floats), start)
         return names
 
-    def _checked(self, i: int, op: Op, written: dict[str, None], computed: dict[str, None]) -> tuple[_Piece, ...]:
+    def _checked(
+        self, i: int, op: program.Op, written: dict[str, None], computed: dict[str, None]
+    ) -> tuple[_Piece, ...]:
         """Return the pieces of a copy or a kernel, and note the buffers that it writes."""
         if op.card or op.thread:
             raise InputError(f"ops[{i}]: a program is for one card and one host thread; give card and thread 0")
-        if isinstance(op, WaitThread):
+        if isinstance(op, program.WaitThread):
             raise InputError(f"ops[{i}]: waits of one host thread for another are not written; take it out")
-        if isinstance(op, Copy):
+        if isinstance(op, program.Copy):
             host, card = self._copied(i, op)
             if op.direction == "d2h":
                 written[host.name] = None
             else:
                 computed[card.name] = None
             return card, host
-        return self._launched(i, op, computed) if isinstance(op, Kernel) else ()
+        return self._launched(i, op, computed) if isinstance(op, program.Kernel) else ()
 
-    def _piece(self, where: str, region: Region) -> _Piece:
+    def _piece(self, where: str, region: program.Region) -> _Piece:
         first, floats = (_floats(f"{where}.{field}", getattr(region, field)) for field in ("offset", "bytes"))
         return _Piece(self._names[region.buffer], first, floats)
 
-    def _copied(self, i: int, op: Copy) -> list[_Piece]:
+    def _copied(self, i: int, op: program.Copy) -> list[_Piece]:
         """Return the copied floats on the host and on the card. Copies that name no memory have their own."""
         floats, first, pieces = _floats(f"ops[{i}].bytes", op.bytes), self._own[op.direction], []
         for side, region, own in zip(("host", "device"), (op.host, op.device), OWN[op.direction], strict=True):
@@ -122,7 +112,7 @@ class SchedulePlan(Plan):
             pieces.append(_Piece(own.name, first, floats))
         return pieces
 
-    def _launched(self, i: int, op: Kernel, computed: dict[str, None]) -> tuple[_Piece, ...]:
+    def _launched(self, i: int, op: program.Kernel, computed: dict[str, None]) -> tuple[_Piece, ...]:
         """Return the first region that a kernel reads and the first that it writes, both as long as the shorter."""
         scratch = _Piece(SCRATCH, 0, SCRATCH_FLOATS)
         to = self._piece(f"ops[{i}].writes[0]", op.writes[0]) if op.writes else scratch
@@ -138,8 +128,8 @@ class SchedulePlan(Plan):
         """Return all calls, in order."""
         lines: list[str] = []
 
-        def stream_of(pair: tuple[int, Op]) -> int | None:
-            return pair[1].stream if isinstance(pair[1], Copy | Kernel) else None
+        def stream_of(pair: tuple[int, program.Op]) -> int | None:
+            return pair[1].stream if isinstance(pair[1], program.Copy | program.Kernel) else None
 
         for number, some in groupby(enumerate(self.ops), stream_of):
             if number is None:
@@ -149,16 +139,16 @@ class SchedulePlan(Plan):
                 lines += to.within(stream, [line for i, op in some for line in self._work(to, i, op, stream)])
         return lines
 
-    def _is_needless(self, i: int, op: Op) -> bool:
+    def _is_needless(self, i: int, op: program.Op) -> bool:
         """Return whether an op is a wait in a graph for an event without a record, which CUDA refuses to capture."""
-        if not isinstance(op, WaitEvent) or self.schedule.launch == "live":
+        if not isinstance(op, program.WaitEvent) or self.schedule.launch == "live":
             return False
-        return not any(isinstance(one, RecordEvent) and one.event == op.event for one in self.ops[:i])
+        return not any(isinstance(one, program.RecordEvent) and one.event == op.event for one in self.ops[:i])
 
-    def _work(self, to: StepWriter, i: int, op: Op, stream: str) -> list[str]:
+    def _work(self, to: StepWriter, i: int, op: program.Op, stream: str) -> list[str]:
         """Return a copy or a kernel."""
         one, other = (self._text(to, piece) for piece in self._pieces[i])
-        if isinstance(op, Copy):
+        if isinstance(op, program.Copy):
             return to.copy(op.direction, one, other, stream, op.blocking)
         weight = self._paces[i] / self._paces[self._longest] if self.kernels_s else 1.0
         return [self._launch(to, i, stream, weight)]
@@ -175,18 +165,18 @@ class SchedulePlan(Plan):
     def _stream(self, number: int) -> str:
         return f"stream[{number if self._has_legacy else number - 1}]"
 
-    def _call(self, to: StepWriter, op: Op) -> str:
+    def _call(self, to: StepWriter, op: program.Op) -> str:
         """Return an op that is no copy and no kernel."""
         match op:
-            case HostWork(duration_s=seconds):
+            case program.HostWork(duration_s=seconds):
                 return to.say("host work", seconds=repr(seconds))
-            case RecordEvent(event=event, stream=stream):
+            case program.RecordEvent(event=event, stream=stream):
                 return to.say("record", event=f"event[{event}]", stream=self._stream(stream))
-            case WaitEvent(event=event, stream=stream):
+            case program.WaitEvent(event=event, stream=stream):
                 return to.say("wait", event=f"event[{event}]", stream=self._stream(stream))
-            case Synchronize(stream=int(stream)):
+            case program.Synchronize(stream=int(stream)):
                 return to.say("synchronise stream", name=self._stream(stream))
-            case Synchronize(event=int(event)):
+            case program.Synchronize(event=int(event)):
                 return to.say("synchronise event", name=f"event[{event}]")
         return to.say("synchronise")
 
@@ -201,16 +191,20 @@ def _floats(where: str, n_bytes: int) -> int:
     return n_bytes // FLOAT_BYTES
 
 
-def _written_ops(schedule: Schedule) -> list[Op]:
+def _written_ops(schedule: program.Schedule) -> list[program.Op]:
     """Return the ops but for the last synchronisations: the program waits for the card at its end."""
     ops = list(schedule.ops)
-    while ops and isinstance(ops[-1], Synchronize) and (schedule.launch == "graph" or ops[-1] == Synchronize()):
+    while (
+        ops
+        and isinstance(ops[-1], program.Synchronize)
+        and (schedule.launch == "graph" or ops[-1] == program.Synchronize())
+    ):
         ops.pop()
     if len(ops) > MOST_OPS:
         raise InputError(
             f"ops: {len(ops)} calls written out are no program to read (at most {MOST_OPS}); give the options of"
             " predict in place of a schedule, and its loop is written"
         )
-    if not any(isinstance(op, Copy | Kernel) for op in ops):
+    if not any(isinstance(op, program.Copy | program.Kernel) for op in ops):
         raise InputError("ops: nothing is copied or run; a program needs a copy or a kernel")
     return ops

@@ -12,6 +12,7 @@ from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
+from streamsim import errors
 from streamsim.device.tables import (
     MOST_CONNECTIONS,
     Compute,
@@ -26,15 +27,6 @@ from streamsim.device.tables import (
     ProfileTable,
     fields_of,
     paces,
-)
-from streamsim.errors import (
-    LEAST_SHARE,
-    Bytes,
-    InputError,
-    NoRoomError,
-    check_is,
-    check_number,
-    shown,
 )
 from streamsim.program import Kernel
 from streamsim.text import format_bytes
@@ -96,18 +88,20 @@ class Device(ProfileTable, frozen=True):
     sources: dict[str, str]
     spread: dict[str, float] = msgspec.field(default_factory=dict)
     schema_version: int = SCHEMA_VERSION
-    memory_bytes: Bytes | None = None
+    memory_bytes: errors.Bytes | None = None
     link: str = ""
     front_ends: dict[str, FrontEnd] = msgspec.field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.schema_version != SCHEMA_VERSION:
-            raise InputError(f"schema_version = {self.schema_version!r}: this streamsim reads {SCHEMA_VERSION}")
+            raise errors.InputError(f"schema_version = {self.schema_version!r}: this streamsim reads {SCHEMA_VERSION}")
         ProfileTable.__post_init__(self)
         if not self.name.strip() or "," in self.name:
-            raise InputError(f"name = {shown(self.name)}: expected a name without commas, which stand between devices")
+            raise errors.InputError(
+                f"name = {errors.shown(self.name)}: expected a name without commas, which stand between devices"
+            )
         for name, calls in self.front_ends.items():
-            check_is(f"front_ends.{name}", calls, FrontEnd)
+            errors.check_is(f"front_ends.{name}", calls, FrontEnd)
             _check_source(f"front_ends.{name}.source", calls.source)
         _check_sources(self)
 
@@ -127,7 +121,7 @@ class Device(ProfileTable, frozen=True):
         """Raise NoRoomError, whose message ends in ``remedy``, if device buffers of ``n_bytes`` do not fit."""
         if self.memory_bytes is not None and not self.has_room(n_bytes):
             limit = "the memory limit is" if self.source("memory_bytes")[1] == LIMITED else f"{self.name} has room for"
-            raise NoRoomError(
+            raise errors.NoRoomError(
                 f"device buffers of {n_bytes} bytes ({format_bytes(n_bytes)}): {limit} {self.memory_bytes}"
                 f" ({format_bytes(self.memory_bytes)}); {remedy}"
             )
@@ -186,7 +180,7 @@ class Device(ProfileTable, frozen=True):
             if (cost.name, cost.parameter) == (kernel.name, kernel.parameter):
                 return cost
         known = ", ".join(f"{c.name}({c.parameter})" for c in self.compute.kernels) or "none"
-        raise InputError(
+        raise errors.InputError(
             f"kernel {kernel.name!r} with parameter {kernel.parameter}: device {self.name!r} has no cost for it"
             f" (it knows: {known}); give the kernel a duration_s"
         )
@@ -235,7 +229,7 @@ def declared(device: Device) -> Iterator[tuple[str, ProfileTable, Field]]:
 def _check_source(name: str, source: str) -> None:
     kind, _, text = source.partition(":")
     if kind not in SOURCE_KINDS or not text.strip():
-        raise InputError(f"{name} = {source!r}: expected 'measured: ...', 'published: ...' or 'assumed: ...'")
+        raise errors.InputError(f"{name} = {source!r}: expected 'measured: ...', 'published: ...' or 'assumed: ...'")
 
 
 def _check_sources(device: Device) -> None:
@@ -244,16 +238,16 @@ def _check_sources(device: Device) -> None:
     for table, own in (("sources", known | sections), ("spread", known)):
         for name, value in getattr(device, table).items():
             if name not in own:
-                raise InputError(f"{table}.{name} = {value!r}: the profile has no number of that name")
+                raise errors.InputError(f"{table}.{name} = {value!r}: the profile has no number of that name")
     for name, source in device.sources.items():
         _check_source(f"sources.{name}", source)
     for name, spread in device.spread.items():
-        check_number(f"spread.{name}", spread, 0.0, 1e9)
+        errors.check_number(f"spread.{name}", spread, 0.0, 1e9)
     # A profile may leave out numbers at their default, which have no effect.
     left_out = {name for name, table, field in declared(device) if getattr(table, field.name) == field.default}
     for name in sorted(known - left_out):
         if device.source(name) == ("", ""):
-            raise InputError(f"{name}: has no source; add sources.{name!r} = 'measured|published|assumed: ...'")
+            raise errors.InputError(f"{name}: has no source; add sources.{name!r} = 'measured|published|assumed: ...'")
 
 
 def with_values(device: Device, values: Mapping[str, Any]) -> Device:
@@ -269,8 +263,8 @@ def with_values(device: Device, values: Mapping[str, Any]) -> Device:
     for table, fields in new.items():
         try:
             tables[table] = msgspec.structs.replace(getattr(device, table), **fields)
-        except InputError as error:
-            raise InputError(f"{table}.{error}") from None
+        except errors.InputError as error:
+            raise errors.InputError(f"{table}.{error}") from None
     return msgspec.structs.replace(device, **tables)
 
 
@@ -323,7 +317,7 @@ def _alike_until(one: tuple[float, float], other: tuple[float, float], waves: fl
 
     Both are (share, seconds beyond the floor).
     """
-    is_part = waves and one[0] > LEAST_SHARE and other[1]  # else a latency
+    is_part = waves and one[0] > errors.LEAST_SHARE and other[1]  # else a latency
     return min(LEAST_THREADS / waves, other[0] * one[1] / other[1]) if is_part else one[0]
 
 

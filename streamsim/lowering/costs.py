@@ -15,6 +15,7 @@ from itertools import count
 from operator import attrgetter
 from typing import Any, Literal, NamedTuple, get_args
 
+from streamsim import rules
 from streamsim.device import LINEAR, Device, HandOver, LinkDirection
 from streamsim.program import (
     Copy,
@@ -32,28 +33,13 @@ from streamsim.program import (
     Workload,
     remembered,
 )
-from streamsim.rules import (
-    CROWD,
-    D2H,
-    FULL_CARD,
-    H2D,
-    KERNEL,
-    KINDS,
-    NOTHING,
-    PACES,
-    TICKS_PER_S,
-    Surcharges,
-    delaying_streams,
-    ticks,
-    ticks_for,
-)
 
 Calls = dict[type[Op] | str, int]  # ticks by type of op, or by name of a kernel whose call has a cost of its own
 # How a kernel comes directly behind another: in a graph, or in a live program recorded from a program with a graph.
 Behind = Literal["graph", "recorded"]
 BYTE_BITS = 20
-NO_KERNEL = (0,) * (PACES + 1)
-COPIES = (H2D, D2H)
+NO_KERNEL = (0,) * (rules.PACES + 1)
+COPIES = (rules.H2D, rules.D2H)
 
 
 class Rate(NamedTuple):
@@ -71,7 +57,7 @@ class Rate(NamedTuple):
 
     def duration(self, units: int) -> int:
         """Return the ticks of a copy of so many units that has the link to itself."""
-        return self.latency[0] + ticks_for(units, self.alone)
+        return self.latency[0] + rules.ticks_for(units, self.alone)
 
     @property
     def feels_crowds(self) -> bool:
@@ -84,7 +70,7 @@ class Rate(NamedTuple):
         return self.shared < self.alone or self.duplex_latency != self.latency
 
 
-NO_COPY = Rate(1, 1, (0,) * CROWD, (0,) * CROWD)
+NO_COPY = Rate(1, 1, (0,) * rules.CROWD, (0,) * rules.CROWD)
 
 
 class OpCost(NamedTuple):
@@ -95,8 +81,8 @@ class OpCost(NamedTuple):
     duration: int = 0  # ticks alone on the engine, a copy's latency included
     units: int = 0  # copy: its bytes in fixed point
     rate: Rate = NO_COPY  # copy: its use of the link
-    fill: int = FULL_CARD  # kernel: the share of the multiprocessors that it keeps busy while it works
-    threads: int = FULL_CARD  # kernel: the share of the card's threads that it holds
+    fill: int = rules.FULL_CARD  # kernel: the share of the multiprocessors that it keeps busy while it works
+    threads: int = rules.FULL_CARD  # kernel: the share of the card's threads that it holds
     warps: int = 0  # kernel: the share of the threads that it holds if kernels share the card by warps; else 0
     drain: int = 0  # kernel: ticks at its end in which its work is done and the card is free for others
     idle: tuple[int, ...] = NO_KERNEL  # kernel: the idle part of the card with 0 to PACES steps of its threads in use
@@ -126,7 +112,7 @@ def copy_cost(
     units, holds = n_bytes << BYTE_BITS, blocking
     if is_pageable:
         holds = direction == "d2h" or n_bytes > device.host.pageable_immediate_bytes
-    return OpCost(H2D if direction == "h2d" else D2H, call, rate.duration(units), units, rate, holds=holds)
+    return OpCost(rules.H2D if direction == "h2d" else rules.D2H, call, rate.duration(units), units, rate, holds=holds)
 
 
 @lru_cache(maxsize=64)
@@ -141,13 +127,13 @@ def hand_over_table(
     follow kernels. A graph has no events: its hand-overs between branches equal those within a branch.
     """
     names = ("h2d", "d2h", "kernel", "nothing")
-    assert len(names) == KINDS
-    within = [ticks(getattr(hand_over, f"{a}_to_{b}_s", 0.0)) for a in names for b in names]
+    assert len(names) == rules.KINDS
+    within = [rules.ticks(getattr(hand_over, f"{a}_to_{b}_s", 0.0)) for a in names for b in names]
     if launch == "graph":
         return (*within, *within)
-    each, event = ticks(hand_over.event_streams_s), ticks(hand_over.event_s)
-    across = [between + event + delaying_streams(streams) * each for between in within]
-    within[KERNEL * KINDS + KERNEL] += delaying_streams(with_kernels) * each
+    each, event = rules.ticks(hand_over.event_streams_s), rules.ticks(hand_over.event_s)
+    across = [between + event + rules.delaying_streams(streams) * each for between in within]
+    within[rules.KERNEL * rules.KINDS + rules.KERNEL] += rules.delaying_streams(with_kernels) * each
     return (*within, *across)
 
 
@@ -164,16 +150,16 @@ def kernel_cost(device: Device, kernel: Kernel, call: int = 0, behind: Behind | 
     share = use.share
     if use.drain_s:  # all of its work is done before the drain
         share = min(1.0, share * use.alone_s / (use.alone_s - use.drain_s))
-    gap = ticks(compute.graph_gap_s) if is_behind and behind == "graph" else 0
+    gap = rules.ticks(compute.graph_gap_s) if is_behind and behind == "graph" else 0
     return OpCost(
-        KERNEL,
+        rules.KERNEL,
         call,
-        max(1, ticks(use.alone_s)) + gap,
-        fill=max(1, round(share * FULL_CARD)),
-        threads=max(1, round(use.threads * FULL_CARD)),
-        warps=round(use.resident * FULL_CARD),
-        drain=ticks(use.drain_s) + (gap if device.runs_side_by_side else 0),
-        idle=_idle(device.kernel_paces(kernel, PACES)),
+        max(1, rules.ticks(use.alone_s)) + gap,
+        fill=max(1, round(share * rules.FULL_CARD)),
+        threads=max(1, round(use.threads * rules.FULL_CARD)),
+        warps=round(use.resident * rules.FULL_CARD),
+        drain=rules.ticks(use.drain_s) + (gap if device.runs_side_by_side else 0),
+        idle=_idle(device.kernel_paces(kernel, rules.PACES)),
     )
 
 
@@ -186,7 +172,7 @@ def _is_below_floor(kernel: Kernel, floor_s: float) -> bool:
 @lru_cache(maxsize=64)
 def _idle(paces: tuple[float, ...]) -> tuple[int, ...]:
     """Return the idle part of the card for each pace, in units of 1 / ``FULL_CARD``."""
-    return tuple(FULL_CARD - round(pace * FULL_CARD) for pace in paces)
+    return tuple(rules.FULL_CARD - round(pace * rules.FULL_CARD) for pace in paces)
 
 
 def copy_rate(link: LinkDirection, n_bytes: int, launch: Launch = "live") -> Rate:
@@ -194,14 +180,14 @@ def copy_rate(link: LinkDirection, n_bytes: int, launch: Launch = "live") -> Rat
 
     A crowd delays the first bytes of every copy. It slows the bytes of copies outside graphs, too.
     """
-    least, whole = ticks(link.latency_s), link.in_flight_bytes
+    least, whole = rules.ticks(link.latency_s), link.in_flight_bytes
     behind = min(n_bytes, whole)
     slowed = n_bytes if launch == "live" else 0
-    slower = ticks(slowed / link.crowded_bandwidth_bytes_per_s - slowed / link.bandwidth_bytes_per_s)
+    slower = rules.ticks(slowed / link.crowded_bandwidth_bytes_per_s - slowed / link.bandwidth_bytes_per_s)
 
     def latency(most_s: float) -> int:
         """Return the latency of so many bytes, to the nearest tick, if that of long copies is ``most_s``."""
-        return least + (2 * behind * (ticks(most_s) - least) + whole) // (2 * whole)
+        return least + (2 * behind * (rules.ticks(most_s) - least) + whole) // (2 * whole)
 
     return Rate(
         _units(link.bandwidth_bytes_per_s),
@@ -213,8 +199,8 @@ def copy_rate(link: LinkDirection, n_bytes: int, launch: Launch = "live") -> Rat
 
 def _by_crowd(quiet: int, crowded: int) -> tuple[int, ...]:
     """Return the latency at each level of crowding: equal steps from ``quiet`` to ``crowded``, to the nearest tick."""
-    steps = CROWD - 1
-    return tuple(quiet + (2 * (crowded - quiet) * level + steps) // (2 * steps) for level in range(CROWD))
+    steps = rules.CROWD - 1
+    return tuple(quiet + (2 * (crowded - quiet) * level + steps) // (2 * steps) for level in range(rules.CROWD))
 
 
 def rate_of(device: Device, direction: Direction, n_bytes: int, is_pageable: bool, launch: Launch = "live") -> Rate:
@@ -222,13 +208,13 @@ def rate_of(device: Device, direction: Direction, n_bytes: int, is_pageable: boo
     link = device.h2d if direction == "h2d" else device.d2h
     if not is_pageable:
         return copy_rate(link, n_bytes, launch)
-    latency, alone = (ticks(link.pageable_latency_s),) * CROWD, _units(link.pageable_bandwidth_bytes_per_s)
+    latency, alone = (rules.ticks(link.pageable_latency_s),) * rules.CROWD, _units(link.pageable_bandwidth_bytes_per_s)
     return Rate(alone, alone, latency, latency)  # the pace of the staging
 
 
 def _units(bytes_per_s: float) -> int:
     """Return a bandwidth in units per tick."""
-    return max(1, round(bytes_per_s * (1 << BYTE_BITS) / TICKS_PER_S))
+    return max(1, round(bytes_per_s * (1 << BYTE_BITS) / rules.TICKS_PER_S))
 
 
 # By type of op: the fields that its cost depends on. The cost of a copy depends on its host memory, too.
@@ -306,7 +292,7 @@ def _cost(
         return copy_cost(device, op.direction, op.bytes, is_pageable, op.blocking, call, launch)
     if isinstance(op, Kernel):
         return kernel_cost(device, op, kernel_call(calls, op.name), behind)
-    return OpCost(NOTHING, call, holds=isinstance(op, Synchronize | WaitThread))
+    return OpCost(rules.NOTHING, call, holds=isinstance(op, Synchronize | WaitThread))
 
 
 def call_ticks(launch: Launch, device: Device) -> Calls:
@@ -315,13 +301,13 @@ def call_ticks(launch: Launch, device: Device) -> Calls:
     Kernels with calls of another cost are there by name: see :func:`kernel_call`.
     """
     host = device.host
-    found: Calls = {Synchronize: ticks(host.synchronize_s), HostWork: 0, WaitThread: 0}
+    found: Calls = {Synchronize: rules.ticks(host.synchronize_s), HostWork: 0, WaitThread: 0}
     if launch == "graph":  # the launch hands the graph's copies to the card one by one, and the other ops with them
-        return found | {Copy: ticks(host.graph_node_s), Kernel: 0, RecordEvent: 0, WaitEvent: 0}
+        return found | {Copy: rules.ticks(host.graph_node_s), Kernel: 0, RecordEvent: 0, WaitEvent: 0}
     if host.linear_s:
-        found[LINEAR] = ticks(host.linear_s)
-    found |= {Copy: ticks(host.copy_s), Kernel: ticks(host.kernel_s)}
-    return found | {RecordEvent: ticks(host.record_s), WaitEvent: ticks(host.wait_s)}
+        found[LINEAR] = rules.ticks(host.linear_s)
+    found |= {Copy: rules.ticks(host.copy_s), Kernel: rules.ticks(host.kernel_s)}
+    return found | {RecordEvent: rules.ticks(host.record_s), WaitEvent: rules.ticks(host.wait_s)}
 
 
 def kernel_call(calls: Calls, kernel: str) -> int:
@@ -329,14 +315,14 @@ def kernel_call(calls: Calls, kernel: str) -> int:
     return calls.get(kernel, calls[Kernel])
 
 
-def surcharges_of(launch: Launch, device: Device, copies: bool = True, kernels: bool = True) -> Surcharges:
+def surcharges_of(launch: Launch, device: Device, copies: bool = True, kernels: bool = True) -> rules.Surcharges:
     """Return the surcharges of calls on a device. A graph has none.
 
     ``copies``, ``kernels``: whether the program has any. A program without one of them has no surcharge after a wait.
     """
     if launch == "graph":
-        return Surcharges()
-    found = Surcharges(*[ticks(getattr(device.host, f"{name}_s")) for name in Surcharges._fields])
+        return rules.Surcharges()
+    found = rules.Surcharges(*[rules.ticks(getattr(device.host, f"{name}_s")) for name in rules.Surcharges._fields])
     return found if copies and kernels else found._replace(after_wait=0)
 
 
@@ -376,6 +362,6 @@ class ChunkCosts(NamedTuple):
 
     def _copy(self, direction: Direction, n_bytes: int) -> OpCost:
         if not n_bytes:
-            return OpCost(NOTHING, 0)  # the chunk has no byte of the array
+            return OpCost(rules.NOTHING, 0)  # the chunk has no byte of the array
         kind = self.is_pageable, self.is_blocking, self.calls[Copy], self.launch
         return copy_cost(self.device, direction, n_bytes, *kind)

@@ -12,24 +12,12 @@ from typing import Any, cast
 
 import msgspec
 
+from streamsim import page
 from streamsim.advice import explain
 from streamsim.analysis import Prediction, predict, work_bound
 from streamsim.answer import lines_of, prediction_answer
 from streamsim.device import changed, device_names, load_device, parse_settings
 from streamsim.errors import InputError
-from streamsim.page import (
-    WITH_PYTHON,
-    buttons_html,
-    choice_html,
-    deflated,
-    document_of,
-    filled,
-    headline_html,
-    line_data,
-    lines_html,
-    losses_html,
-    viewer_text,
-)
 from streamsim.playground.pyodide import BrowserPython
 from streamsim.program import HOST_MEMORIES, ORDERS, Config, HostMemory, Order, useful_streams, workload_of_sizes
 from streamsim.report import in_html, losses_of
@@ -157,8 +145,10 @@ def shown(choice: dict[str, str]) -> dict[str, Any]:
     prediction = prediction_of(work)
     table = prediction_answer(prediction).facts
     return {
-        "headline": headline_html(table.groups[0]),
-        "lines": [line_data(line) | {"thin": number > 0} for number, line in enumerate(reversed(lines_of(prediction)))],
+        "headline": page.headline_html(table.groups[0]),
+        "lines": [
+            page.line_data(line) | {"thin": number > 0} for number, line in enumerate(reversed(lines_of(prediction)))
+        ],
         "table": table.html(),
         "command": command,
         "places": {control.name: control.place_of(choice[control.name]) for control in CONTROLS if control.parse},
@@ -169,7 +159,7 @@ def reason(choice: dict[str, str]) -> dict[str, Any]:
     """Return the second answer to a choice: what to change first, and the losses as HTML."""
     work, _ = played(choice)
     found = explain(*work[:3])
-    return {"advice": f"first: {found.advice}", "losses": losses_html(losses_of(found))}
+    return {"advice": f"first: {found.advice}", "losses": page.losses_html(losses_of(found))}
 
 
 ANSWERS: dict[str, Callable[[dict[str, str]], dict[str, Any]]] = {"shown": shown, "reason": reason}
@@ -198,32 +188,32 @@ def playground_html(python: BrowserPython) -> str:
     """Return the playground as one HTML document, which shows the first lesson until Python has started."""
     first = LESSONS[0].choice
     answer = shown(first)
-    worker = f"{viewer_text(WORKER)}\n{python.script}"
+    worker = f"{page.viewer_text(WORKER)}\n{python.script}"
     data = {
         "lines": answer["lines"],
         "map": None,
         "values": {control.name: control.values for control in CONTROLS},
         "lessons": LESSONS,
-        "worker": deflated(worker.encode()),
-        "files": {name: deflated(content) for name, content in python.files.items()},
+        "worker": page.deflated(worker.encode()),
+        "files": {name: page.deflated(content) for name, content in python.files.items()},
     }
-    body = filled(
-        viewer_text(("playground.html",)),
+    body = page.filled(
+        page.viewer_text(("playground.html",)),
         title=TITLE,
-        lessons=buttons_html("lesson", dict(enumerate(lesson.name for lesson in LESSONS)), "Lessons"),
+        lessons=page.buttons_html("lesson", dict(enumerate(lesson.name for lesson in LESSONS)), "Lessons"),
         words=in_html(LESSONS[0].words),
         controls="\n".join(map(_control, CONTROLS)),
-        lines=lines_html(lines_of(prediction_of(played(first)[0]))),
+        lines=page.lines_html(lines_of(prediction_of(played(first)[0]))),
         **{name: answer[name] for name in ("headline", "table")},
         command=in_html(answer["command"]),
     )
-    return document_of(TITLE, [body], data, ("playground.js",), WITH_PYTHON)
+    return page.document_of(TITLE, [body], data, ("playground.js",), page.WITH_PYTHON)
 
 
 def _control(control: Control) -> str:
     value, name = LESSONS[0].choice[control.name], in_html(control.name)
     if control.parse is None:
-        return choice_html(f"data-control='{name}'", control.words, control.values, value, OF_PROFILE)
+        return page.choice_html(f"data-control='{name}'", control.words, control.values, value, OF_PROFILE)
     words = in_html(control.words)
     text = f"<input type='text' data-control='{name}' value='{in_html(value)}' placeholder=\"{OF_PROFILE}\">"
     last, at = len(control.values) - 1, control.place_of(value)

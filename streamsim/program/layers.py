@@ -9,20 +9,7 @@ import os
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal, NamedTuple, get_args
 
-from streamsim.errors import (
-    LARGEST_BYTES,
-    LARGEST_COUNT,
-    Bytes,
-    Checked,
-    InputError,
-    Limits,
-    check_calls,
-    check_choice,
-    check_is,
-    check_whole,
-    counted,
-    shown,
-)
+from streamsim import errors
 from streamsim.files import parse_toml, read_toml
 from streamsim.program.builder import Memory, Program, Stream
 from streamsim.program.patterns import HOST_MEMORIES, HostMemory
@@ -37,7 +24,7 @@ MOST_RUNS = 1_000_000  # of steps, over all passes: a schedule of so many takes 
 Kernels = tuple[WorkloadKernel, ...]
 
 
-class Layer(Checked, frozen=True, omit_defaults=True):
+class Layer(errors.Checked, frozen=True, omit_defaults=True):
     """One layer, or ``repeats`` equal ones in a row, each with weights of its own. Raises InputError naming the field.
 
     - ``weight_bytes``: the bytes of one layer's weights. Its kernels need all of them.
@@ -46,22 +33,24 @@ class Layer(Checked, frozen=True, omit_defaults=True):
     - ``name``: the name of the layer; several layers in a row are called ``name.0``, ``name.1``, ...
     """
 
-    weight_bytes: Bytes
+    weight_bytes: errors.Bytes
     kernels: tuple[WorkloadKernel, ...]
     name: str = ""
-    repeats: Annotated[int, Limits(1, MOST_STEPS)] = 1
+    repeats: Annotated[int, errors.Limits(1, MOST_STEPS)] = 1
     backward: tuple[WorkloadKernel, ...] = ()
 
     def __post_init__(self) -> None:
-        Checked.__post_init__(self)
+        errors.Checked.__post_init__(self)
         if not self.kernels:
-            raise InputError("kernels = []: a layer needs a kernel; give its time, such as '0.57ms'")
+            raise errors.InputError("kernels = []: a layer needs a kernel; give its time, such as '0.57ms'")
         if "," in self.name or self.name != self.name.strip():
-            raise InputError(f"name = {shown(self.name)}: expected no comma, and no space at either end")
+            raise errors.InputError(f"name = {errors.shown(self.name)}: expected no comma, and no space at either end")
         for field, kernels in (("kernels", self.kernels), ("backward", self.backward)):
             for k, kernel in enumerate(kernels):
                 if not kernel.is_timed:
-                    raise InputError(f"{field}[{k}].duration_s: is missing; a layer's kernels say how long they take")
+                    raise errors.InputError(
+                        f"{field}[{k}].duration_s: is missing; a layer's kernels say how long they take"
+                    )
                 kernel.launch_s(0)
 
 
@@ -93,7 +82,7 @@ class Turn(NamedTuple):
     is_backward: bool
 
 
-class Layers(Checked, frozen=True, omit_defaults=True):
+class Layers(errors.Checked, frozen=True, omit_defaults=True):
     """The layers of a model, in their order, and the passes over all of them that a run makes.
 
     A pass is a token or a batch. ``direction``: a forward pass goes from the first layer to the last, a backward pass
@@ -102,17 +91,17 @@ class Layers(Checked, frozen=True, omit_defaults=True):
     """
 
     layers: tuple[Layer, ...]
-    passes: Annotated[int, Limits(1, MOST_RUNS)] = 1
+    passes: Annotated[int, errors.Limits(1, MOST_RUNS)] = 1
     name: str = ""
     direction: PassDirection = "forward"
 
     def __post_init__(self) -> None:
-        Checked.__post_init__(self)
+        errors.Checked.__post_init__(self)
         if not self.layers:
-            raise InputError("layers = []: a model needs a layer; add one, with its weight_bytes and kernels")
+            raise errors.InputError("layers = []: a model needs a layer; add one, with its weight_bytes and kernels")
         count = sum(layer.repeats for layer in self.layers)
         if count > MOST_STEPS or count * self.passes > MOST_RUNS:
-            raise InputError(
+            raise errors.InputError(
                 f"layers, passes: {count} layers and {self.passes} passes are more than {MOST_STEPS} layers, or than"
                 f" {MOST_RUNS} together; give fewer passes"
             )
@@ -121,13 +110,13 @@ class Layers(Checked, frozen=True, omit_defaults=True):
             for layer in self.layers
             for kernels in self._runs(layer)
         )
-        check_calls(f"layers, passes: {count} layers and {self.passes} passes", calls * self.passes)
+        errors.check_calls(f"layers, passes: {count} layers and {self.passes} passes", calls * self.passes)
         seen = set[str]()
         for step in self.steps:
             if step.name in seen:
-                raise InputError(f"layers: two are called {shown(step.name)}; rename one, or say repeats")
+                raise errors.InputError(f"layers: two are called {errors.shown(step.name)}; rename one, or say repeats")
             seen.add(step.name)
-        check_whole("weight_bytes in all", self.weight_bytes, 1, LARGEST_BYTES)
+        errors.check_whole("weight_bytes in all", self.weight_bytes, 1, errors.LARGEST_BYTES)
 
     def _runs(self, layer: Layer) -> list[Kernels]:
         """Return the kernels of a layer for each direction of a pass."""
@@ -180,7 +169,7 @@ class Layers(Checked, frozen=True, omit_defaults=True):
     def words(self) -> str:
         """The number of layers, their bytes, and the passes, in words."""
         steps = sum(layer.repeats for layer in self.layers)
-        found = [f"{counted(steps, 'layer')} of {format_bytes(self.weight_bytes)}"]
+        found = [f"{errors.counted(steps, 'layer')} of {format_bytes(self.weight_bytes)}"]
         if self.is_backward:
             found.append(self.direction_words)
         if self.passes > 1:
@@ -216,7 +205,7 @@ def parse_layers(text: str | bytes, where: str = "layers") -> Layers:
 # no kernel meanwhile. Therefore a layer's kernels are then issued before the next layer's copy, which runs beside them.
 
 
-class Offload(Checked, frozen=True):
+class Offload(errors.Checked, frozen=True):
     """A placement of layers: the layers that stay on the card, and the buffers for the others.
 
     - ``depth``: the number of buffers for streamed layers. With 1, no copy runs beside a streamed layer's kernels.
@@ -227,24 +216,24 @@ class Offload(Checked, frozen=True):
     Raises InputError naming the field.
     """
 
-    depth: Annotated[int, Limits(1, LARGEST_COUNT)] = 2
+    depth: Annotated[int, errors.Limits(1, errors.LARGEST_COUNT)] = 2
     resident: tuple[str, ...] = ()
     memory: HostMemory = "pinned"
     reserve_bytes: int = 0
 
     def __post_init__(self) -> None:
-        Checked.__post_init__(self)
+        errors.Checked.__post_init__(self)
         for k, name in enumerate(self.resident):
             if name in self.resident[:k]:
-                raise InputError(f"resident[{k}] = {shown(name)}: stands twice; keep one")
+                raise errors.InputError(f"resident[{k}] = {errors.shown(name)}: stands twice; keep one")
 
     def numbers(self, layers: Layers) -> frozenset[int]:
         """Return the numbers of the layers that stay on the card. Raises InputError for an unknown name."""
-        check_is("layers", layers, Layers)
+        errors.check_is("layers", layers, Layers)
         names = [{step.name, step.layer.name or step.name} for step in layers.steps]
         for name in self.resident:
             if not any(name in own for own in names):
-                raise InputError(f"resident = {shown(name)}: no layer has this name")
+                raise errors.InputError(f"resident = {errors.shown(name)}: no layer has this name")
         return frozenset(number for number, own in enumerate(names) if own.intersection(self.resident))
 
     def device_bytes(self, layers: Layers) -> int:
@@ -365,8 +354,8 @@ def one_by_one(layers: Layers, memory: HostMemory = "pageable", reserve_bytes: i
 
     It has one stream and one buffer, and blocking copies from ``memory``. Raises InputError for unknown memory.
     """
-    check_is("layers", layers, Layers)
-    check_choice("memory", memory, HOST_MEMORIES)
+    errors.check_is("layers", layers, Layers)
+    errors.check_choice("memory", memory, HOST_MEMORIES)
     program = Program()
     stream, steps = program.stream(), layers.steps
     hosts = [_weights(program, step, memory) for step in steps]

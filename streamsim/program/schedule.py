@@ -19,21 +19,7 @@ from typing import Annotated, ClassVar, Concatenate, Generic, Literal, ParamSpec
 
 import msgspec
 
-from streamsim.errors import (
-    LEAST_SHARE,
-    LONGEST_S,
-    Bytes,
-    Checked,
-    Fill,
-    Index,
-    InputError,
-    Limits,
-    Share,
-    check_number,
-    one_line,
-    short,
-    shown,
-)
+from streamsim import errors
 from streamsim.files import explain_json, read_bytes, refuse_duplicates, write_bytes
 from streamsim.text import mistaken_for
 
@@ -45,13 +31,13 @@ DIRECTIONS, LAUNCHES = get_args(Direction), get_args(Launch)
 
 SCHEMA_VERSION = 1
 LEGACY_STREAM = 0
-Card = Annotated[int, Limits(most=63)]  # of a host
-Thread = Annotated[int, Limits(most=1023)]  # of a program
+Card = Annotated[int, errors.Limits(most=63)]  # of a host
+Thread = Annotated[int, errors.Limits(most=1023)]  # of a program
 _WHOLE = 1.0
 MOST_OPS_SHOWN = 8
 
 
-class _Frozen(Checked, frozen=True, omit_defaults=True, repr_omit_defaults=True, gc=False):
+class _Frozen(errors.Checked, frozen=True, omit_defaults=True, repr_omit_defaults=True, gc=False):
     """A frozen value without reference cycles, so that the garbage collector can skip it."""
 
 
@@ -71,13 +57,13 @@ class Buffer(_Frozen, frozen=True):
     """A named piece of memory: ``bytes`` on the device, or on the host, pinned or pageable."""
 
     name: str
-    bytes: Bytes
+    bytes: errors.Bytes
     memory: MemoryKind
 
     def __post_init__(self) -> None:
         _Frozen.__post_init__(self)
         if not self.name:
-            raise InputError("name = '': expected a buffer name that is not empty")
+            raise errors.InputError("name = '': expected a buffer name that is not empty")
 
 
 class Region(_Frozen, frozen=True):
@@ -85,7 +71,7 @@ class Region(_Frozen, frozen=True):
 
     buffer: str
     offset: int
-    bytes: Bytes
+    bytes: errors.Bytes
 
 
 class Copy(_IssuedCall, frozen=True, tag_field="op", tag="copy"):
@@ -97,8 +83,8 @@ class Copy(_IssuedCall, frozen=True, tag_field="op", tag="copy"):
     """
 
     direction: Direction
-    bytes: Bytes
-    stream: Index
+    bytes: errors.Bytes
+    stream: errors.Index
     host: Region | None = None
     device: Region | None = None
     blocking: bool = False
@@ -107,7 +93,7 @@ class Copy(_IssuedCall, frozen=True, tag_field="op", tag="copy"):
         _IssuedCall.__post_init__(self)
         for field, side in (("host", self.host), ("device", self.device)):
             if side is not None and side.bytes != self.bytes:
-                raise InputError(f"{field}.bytes = {side.bytes}: differs from the copy's bytes = {self.bytes}")
+                raise errors.InputError(f"{field}.bytes = {side.bytes}: differs from the copy's bytes = {self.bytes}")
 
     def uses_host(self, names: frozenset[str]) -> bool:
         """Return True if the host memory is in a buffer with one of these ``names``, such as the pageable ones."""
@@ -136,15 +122,15 @@ class Kernel(_IssuedCall, frozen=True, tag_field="op", tag="kernel"):
     - ``reads`` and ``writes``: the device bytes that it uses.
     """
 
-    stream: Index
+    stream: errors.Index
     name: str = "kernel"
     elements: int = 0
     parameter: int = 0
     duration_s: float | None = None
-    fill: Fill | None = None
+    fill: errors.Fill | None = None
     reads: tuple[Region, ...] = ()
     writes: tuple[Region, ...] = ()
-    share: Share = _WHOLE
+    share: errors.Share = _WHOLE
     threads: int = 0
     parts: tuple[tuple[float, float], ...] = ()
 
@@ -153,24 +139,26 @@ class Kernel(_IssuedCall, frozen=True, tag_field="op", tag="kernel"):
         if self.parts:
             _check_parts(self.parts)
         if self.duration_s is None and not self.elements:
-            raise InputError("duration_s = None: a kernel needs it, or elements for the profile's cost table")
+            raise errors.InputError("duration_s = None: a kernel needs it, or elements for the profile's cost table")
 
 
 def _check_parts(parts: tuple[tuple[float, float], ...]) -> None:
     for k, (before, part) in enumerate(pairwise(((0.0, 0.0), *parts))):
         if type(part) is not tuple or len(part) != 2:
-            raise InputError(f"parts[{k}] = {part!r}: expected (share, seconds)")
-        check_number(f"parts[{k}][0]", part[0], LEAST_SHARE, 1.0)
-        check_number(f"parts[{k}][1]", part[1], 0.0, LONGEST_S)
+            raise errors.InputError(f"parts[{k}] = {part!r}: expected (share, seconds)")
+        errors.check_number(f"parts[{k}][0]", part[0], errors.LEAST_SHARE, 1.0)
+        errors.check_number(f"parts[{k}][1]", part[1], 0.0, errors.LONGEST_S)
         if part[0] <= before[0] or part[1] < before[1]:
-            raise InputError(f"parts[{k}] = {part!r}: expected a larger part than the one before, and no less time")
+            raise errors.InputError(
+                f"parts[{k}] = {part!r}: expected a larger part than the one before, and no less time"
+            )
 
 
 class _EventCall(_IssuedCall, frozen=True):
     """A call for an event in a stream."""
 
-    event: Index
-    stream: Index
+    event: errors.Index
+    stream: errors.Index
 
 
 class RecordEvent(_EventCall, frozen=True, tag_field="op", tag="record"):
@@ -190,14 +178,14 @@ class Synchronize(_IssuedCall, frozen=True, tag_field="op", tag="synchronize"):
     ``name``: the call that waits, if it is not CUDA's own synchronisation, such as ``"cudaFree"``.
     """
 
-    stream: Index | None = None
-    event: Index | None = None
+    stream: errors.Index | None = None
+    event: errors.Index | None = None
     name: str = ""
 
     def __post_init__(self) -> None:
         _IssuedCall.__post_init__(self)
         if self.stream is not None and self.event is not None:
-            raise InputError(f"event = {self.event!r}: synchronise on a stream or on an event, not on both")
+            raise errors.InputError(f"event = {self.event!r}: synchronise on a stream or on an event, not on both")
 
 
 class _OnHost(_Frozen, frozen=True):
@@ -235,7 +223,7 @@ class WaitThread(_OnHost, frozen=True, tag_field="op", tag="wait-thread"):
     def __post_init__(self) -> None:
         _OnHost.__post_init__(self)
         if self.other == self.thread:
-            raise InputError(f"other = {self.other}: a thread need not wait for itself; give another one")
+            raise errors.InputError(f"other = {self.other}: a thread need not wait for itself; give another one")
 
 
 Op = Copy | Kernel | RecordEvent | WaitEvent | Synchronize | HostWork | WaitThread
@@ -244,7 +232,7 @@ HostOp = Synchronize | HostWork | WaitThread  # ops that put nothing into a stre
 HOST_OP_TYPES = frozenset(get_args(HostOp))
 
 
-class Schedule(Checked, frozen=True, omit_defaults=True, repr_omit_defaults=True):
+class Schedule(errors.Checked, frozen=True, omit_defaults=True, repr_omit_defaults=True):
     """The ops of a program in issue order.
 
     - ``ops``: the calls. Several threads may make them, each in this order and at its own pace. Streams, events and
@@ -258,7 +246,7 @@ class Schedule(Checked, frozen=True, omit_defaults=True, repr_omit_defaults=True
     ops: tuple[Op, ...]
     streams: tuple[StreamKind, ...] = ()
     buffers: tuple[Buffer, ...] = ()
-    events: Index = 0
+    events: errors.Index = 0
     launch: Launch = "live"
     name: str = ""
     unchunked: "Schedule | None" = None
@@ -266,16 +254,18 @@ class Schedule(Checked, frozen=True, omit_defaults=True, repr_omit_defaults=True
 
     def __post_init__(self) -> None:
         if self.schema_version != SCHEMA_VERSION:
-            raise InputError(f"schema_version = {self.schema_version!r}: this streamsim reads {SCHEMA_VERSION}")
+            raise errors.InputError(f"schema_version = {self.schema_version!r}: this streamsim reads {SCHEMA_VERSION}")
         if self.unchunked is not None:
             check_schedule("unchunked", self.unchunked)
-        Checked.__post_init__(self)
+        errors.Checked.__post_init__(self)
         if not self.ops:
-            raise InputError("ops = []: an empty schedule has nothing to predict; add at least one op")
+            raise errors.InputError("ops = []: an empty schedule has nothing to predict; add at least one op")
         seen = set[str]()
         for i, buffer in enumerate(self.buffers):
             if buffer.name in seen:
-                raise InputError(f"buffers[{i}].name = {buffer.name!r}: another buffer has this name; rename one")
+                raise errors.InputError(
+                    f"buffers[{i}].name = {buffer.name!r}: another buffer has this name; rename one"
+                )
             seen.add(buffer.name)
         _check_ops(self)
         if self.launch == "graph":
@@ -293,7 +283,7 @@ class Schedule(Checked, frozen=True, omit_defaults=True, repr_omit_defaults=True
             return msgspec.Struct.__repr__(self)
         name = f"{self.name}: " if self.name else ""
         issued = "" if self.launch == "live" else ", as a graph"
-        return short(f"Schedule({name}{len(self.ops)} ops in {len(self.streams)} streams{issued})")
+        return errors.short(f"Schedule({name}{len(self.ops)} ops in {len(self.streams)} streams{issued})")
 
     @property
     def used_streams(self) -> tuple[int, ...]:
@@ -315,7 +305,9 @@ class Schedule(Checked, frozen=True, omit_defaults=True, repr_omit_defaults=True
 def check_schedule(field: str, value: object) -> None:
     """Raise InputError unless ``value`` is a Schedule; a workload must be cut into one first."""
     if not isinstance(value, Schedule):
-        raise InputError(f"{field} = {shown(value)}: expected a Schedule, such as depth_first() makes of a workload")
+        raise errors.InputError(
+            f"{field} = {errors.shown(value)}: expected a Schedule, such as depth_first() makes of a workload"
+        )
 
 
 def _check_ops(schedule: Schedule) -> None:
@@ -324,7 +316,7 @@ def _check_ops(schedule: Schedule) -> None:
     for i, op in enumerate(schedule.ops):
         if type(op) not in OP_TYPES:
             names = ", ".join(kind.__name__ for kind in get_args(Op)[:-1])
-            raise InputError(f"ops[{i}] = {op!r}: expected a {names} or {get_args(Op)[-1].__name__}")
+            raise errors.InputError(f"ops[{i}] = {op!r}: expected a {names} or {get_args(Op)[-1].__name__}")
         if isinstance(op, Copy | Kernel):
             for field, region in _regions(op):
                 buffer, is_host = buffers.get(region.buffer), field == "host"
@@ -335,9 +327,11 @@ def _check_ops(schedule: Schedule) -> None:
                 ):
                     raise _misplaced(f"ops[{i}].{field}", region, buffer, is_host)
         elif op.event is not None and op.event >= schedule.events:
-            raise InputError(f"ops[{i}].event = {op.event}: unknown event; events = {schedule.events} are declared")
+            raise errors.InputError(
+                f"ops[{i}].event = {op.event}: unknown event; events = {schedule.events} are declared"
+            )
         if op.stream is not None and op.stream > streams:
-            raise InputError(
+            raise errors.InputError(
                 f"ops[{i}].stream = {op.stream}: unknown stream; 0 is the legacy default stream"
                 f" and {streams} more are declared in streams"
             )
@@ -350,16 +344,16 @@ def _regions(op: Copy | Kernel) -> list[tuple[str, Region]]:
     return [("reads", region) for region in op.reads] + [("writes", region) for region in op.writes]
 
 
-def _misplaced(where: str, region: Region, buffer: Buffer | None, is_host: bool) -> InputError:
+def _misplaced(where: str, region: Region, buffer: Buffer | None, is_host: bool) -> errors.InputError:
     """Return the error for a region that does not lie inside a buffer on its side."""
     name = region.buffer
     if buffer is None:
-        return InputError(f"{where}.buffer = {name!r}: unknown buffer; declare it in buffers")
+        return errors.InputError(f"{where}.buffer = {name!r}: unknown buffer; declare it in buffers")
     if (buffer.memory == "device") is is_host:
         side = "host (pinned or pageable)" if is_host else "device"
-        return InputError(f"{where}.buffer = {name!r}: expected a buffer in {side} memory")
+        return errors.InputError(f"{where}.buffer = {name!r}: expected a buffer in {side} memory")
     reach = f"bytes {region.offset}..{region.offset + region.bytes}"
-    return InputError(f"{where}: {reach} reach outside buffer {name!r} of {buffer.bytes} bytes")
+    return errors.InputError(f"{where}: {reach} reach outside buffer {name!r} of {buffer.bytes} bytes")
 
 
 def _check_capturable(schedule: Schedule) -> None:
@@ -379,7 +373,7 @@ def _check_capturable(schedule: Schedule) -> None:
         elif isinstance(op, Copy) and (op.blocking or op.uses_host(pageable)):
             why = ": a blocking or pageable copy cannot be captured in a graph"
         if why:
-            raise InputError(f'ops[{i}]{why}; use launch = "live", or take it out')
+            raise errors.InputError(f'ops[{i}]{why}; use launch = "live", or take it out')
 
 
 # Schedules as JSON, with the recorded times of their ops. ``streamsim init --schema schedule`` prints the exact form.
@@ -405,7 +399,7 @@ class RecordedTrack(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         times = [time for span in zip(self.start_ns, self.end_ns, strict=False) for time in span]
         in_order = all(a <= b for a, b in pairwise((0, *times, LATEST_NS)))
         if len(self.start_ns) != len(self.end_ns) or not in_order:
-            raise InputError(f"start_ns, end_ns: expected spans one after the other, from 0 to {LATEST_NS} ns")
+            raise errors.InputError(f"start_ns, end_ns: expected spans one after the other, from 0 to {LATEST_NS} ns")
 
 
 class RecordedTimes(
@@ -429,14 +423,14 @@ class RecordedTimes(
         for name in COLUMNS:
             column = getattr(self, name)
             if len(column) != len(self):
-                raise InputError(f"{name}: has {len(column)} entries, and issued_ns {len(self)}; give one an op")
+                raise errors.InputError(f"{name}: has {len(column)} entries, and issued_ns {len(self)}; give one an op")
             if column and not (min(column) >= UNKNOWN and max(column) <= LATEST_NS):
-                raise InputError(f"{name}: expected times from 0 to {LATEST_NS} ns, and -1 for none")
+                raise errors.InputError(f"{name}: expected times from 0 to {LATEST_NS} ns, and -1 for none")
         for first, last in (("issued_ns", "returned_ns"), ("start_ns", "end_ns")):
             pairs = zip(getattr(self, first), getattr(self, last), strict=True)
             late = next((i for i, (begin, end) in enumerate(pairs) if begin > end), None)
             if late is not None:
-                raise InputError(f"{last}[{late}]: is before {first}[{late}]; give a later time")
+                raise errors.InputError(f"{last}[{late}]: is before {first}[{late}]; give a later time")
 
     def __len__(self) -> int:
         return len(self.issued_ns)
@@ -466,7 +460,7 @@ class ScheduleFile(Schedule, frozen=True):
         """Return the schedule. Raises InputError for an impossible one, and for recorded times of other ops."""
         found = Schedule(*(getattr(self, name) for name in Schedule.__struct_fields__))
         if self.recorded is not None and len(self.recorded) != len(found):
-            raise InputError(f"recorded: has times of {len(self.recorded)} ops; there are {len(found)}")
+            raise errors.InputError(f"recorded: has times of {len(self.recorded)} ops; there are {len(found)}")
         return found
 
 
@@ -477,7 +471,7 @@ def read_schedule(path: str | os.PathLike[str]) -> Schedule:
 
 def read_program(path: str | os.PathLike[str]) -> tuple[Schedule, ScheduleFile]:
     """Return the schedule in a JSON file, and all of the file. Raises InputError like :func:`read_schedule`."""
-    return _parse_schedule(read_bytes(path, LARGEST_JSON_BYTES), one_line(str(path)))
+    return _parse_schedule(read_bytes(path, LARGEST_JSON_BYTES), errors.one_line(str(path)))
 
 
 def write_schedule(
@@ -513,7 +507,7 @@ def dump_schedule(
         tail += b',"notes":' + encode(notes) if notes else b""
         return encode(head)[:-1] + b',"ops":[\n' + ops + b"\n]" + tail + b"}\n"
     except UnicodeEncodeError as error:
-        raise InputError(f"schedule: {shown(error.object)} is not text that UTF-8 can hold") from None
+        raise errors.InputError(f"schedule: {errors.shown(error.object)} is not text that UTF-8 can hold") from None
 
 
 def parse_schedule(data: bytes, where: str = "schedule") -> Schedule:
@@ -529,8 +523,8 @@ def _parse_schedule(data: bytes, where: str) -> tuple[Schedule, ScheduleFile]:
             json.loads(data, object_pairs_hook=refuse_duplicates)
         return schedule, file
     except (ValueError, RecursionError) as error:
-        reason = str(error) if isinstance(error, InputError) else explain_json(error, data, ScheduleFile)
-        raise InputError(f"{where}: {mistaken_for('schedule', data) or reason}") from None
+        reason = str(error) if isinstance(error, errors.InputError) else explain_json(error, data, ScheduleFile)
+        raise errors.InputError(f"{where}: {mistaken_for('schedule', data) or reason}") from None
 
 
 # The order between ops. A set of ops to wait for holds only the latest op of each stream, because that implies the
@@ -546,7 +540,7 @@ class CudaOrder:
     def __init__(self, schedule: Schedule) -> None:
         if any(map(attrgetter("card"), schedule.ops)):
             i, card = next((i, op.card) for i, op in enumerate(schedule.ops) if op.card)
-            raise InputError(f"ops[{i}].card = {card}: several cards cannot be ordered yet; give 0")
+            raise errors.InputError(f"ops[{i}].card = {card}: several cards cannot be ordered yet; give 0")
         self._ops = schedule.ops
         # The legacy default stream, and the streams that synchronise with it.
         self.ordinary = [LEGACY_STREAM] + [

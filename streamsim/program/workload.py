@@ -17,22 +17,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 
-from streamsim.errors import (
-    LARGEST_BYTES,
-    LARGEST_COUNT,
-    LEAST_FILL,
-    LEAST_SHARE,
-    LONGEST_S,
-    SHORTEST_KERNEL_S,
-    Bytes,
-    Checked,
-    Fill,
-    InputError,
-    KernelTime,
-    Limits,
-    check_whole,
-    shown,
-)
+from streamsim import errors
 from streamsim.files import Parsers, converted, parse_toml, read_bytes, read_toml
 from streamsim.program.schedule import Kernel
 from streamsim.text import (
@@ -57,14 +42,14 @@ Per = Literal["chunk", "item", "item, cut"]
 Timed = Literal["alone", "events"]
 
 
-class Point(Checked, frozen=True):
+class Point(errors.Checked, frozen=True):
     """A measured time of a kernel: ``duration_s`` for ``at``, a share of the work (up to 1) or a number of elements."""
 
-    at: Annotated[float, Limits(LEAST_SHARE, LARGEST_BYTES)]
-    duration_s: KernelTime
+    at: Annotated[float, errors.Limits(errors.LEAST_SHARE, errors.LARGEST_BYTES)]
+    duration_s: errors.KernelTime
 
 
-class WorkloadKernel(Checked, frozen=True, omit_defaults=True, repr_omit_defaults=True):
+class WorkloadKernel(errors.Checked, frozen=True, omit_defaults=True, repr_omit_defaults=True):
     """A kernel over the whole workload.
 
     - ``duration_s``: seconds alone on the card. Without it, and without ``points``, the device profile's cost of
@@ -87,25 +72,29 @@ class WorkloadKernel(Checked, frozen=True, omit_defaults=True, repr_omit_default
     """
 
     name: str = "kernel"
-    duration_s: KernelTime | None = None
+    duration_s: errors.KernelTime | None = None
     parameter: int = 0
-    fill: Fill | None = None
+    fill: errors.Fill | None = None
     points: tuple[Point, ...] = ()
     threads: int = 0
     latency_s: float = 0.0
-    launches: Annotated[int, Limits(1, MOST_LAUNCHES)] = 1
+    launches: Annotated[int, errors.Limits(1, MOST_LAUNCHES)] = 1
     per: Per = "chunk"
     timed: Timed = "alone"
 
     def __post_init__(self) -> None:
-        Checked.__post_init__(self)
+        errors.Checked.__post_init__(self)
         if not self.name:
-            raise InputError("name = '': expected a name; leave it out for one that has none")
+            raise errors.InputError("name = '': expected a name; leave it out for one that has none")
         if self.per != "chunk" and (self.duration_s is None or self.points or self.latency_s):
-            raise InputError(f"per = {self.per!r}: needs duration_s, the time of all launches, and no other time")
+            raise errors.InputError(
+                f"per = {self.per!r}: needs duration_s, the time of all launches, and no other time"
+            )
         for field, default in (("threads", 0), ("latency_s", 0.0), ("timed", "alone")):
             if getattr(self, field) != default and not self.is_timed:
-                raise InputError(f"{field} = {getattr(self, field)!r}: needs duration_s, the time of the whole kernel")
+                raise errors.InputError(
+                    f"{field} = {getattr(self, field)!r}: needs duration_s, the time of the whole kernel"
+                )
         for seconds in self._times_s:
             self._check_latency(seconds / self.launches)
 
@@ -121,7 +110,7 @@ class WorkloadKernel(Checked, frozen=True, omit_defaults=True, repr_omit_default
 
     def _check_latency(self, launch_s: float) -> None:
         if self.latency_s > launch_s:
-            raise InputError(
+            raise errors.InputError(
                 f"latency_s = {self.latency_s:g} s: a launch takes so long at least, and one of these takes"
                 f" {format_seconds(launch_s)}; give no more than that, or a longer time"
             )
@@ -136,7 +125,9 @@ class WorkloadKernel(Checked, frozen=True, omit_defaults=True, repr_omit_default
         """Raise InputError unless its times are the kernel's own."""
         if self.timed == "events":
             what = f"kernel {self.name!r}: its time is that between two events, and here no device says what the kernel"
-            raise InputError(f"{what} takes of that; give its own time, or in Python timed_alone(workload, device)")
+            raise errors.InputError(
+                f"{what} takes of that; give its own time, or in Python timed_alone(workload, device)"
+            )
 
     def launch_s(self, elements: int) -> float:
         """Return the seconds of one launch of a timed kernel over a whole workload of ``elements`` elements.
@@ -170,7 +161,7 @@ class WorkloadKernel(Checked, frozen=True, omit_defaults=True, repr_omit_default
         Raises InputError for points whose time falls while the work grows.
         """
         known = [(share, seconds) for share, seconds in self._curve(elements) if 0 < share < 1]
-        return ((LEAST_SHARE, self.latency_s), *known) if self.latency_s else tuple(known)
+        return ((errors.LEAST_SHARE, self.latency_s), *known) if self.latency_s else tuple(known)
 
     def _curve(self, elements: int) -> list[tuple[float, float]]:
         """Return (share, seconds of one launch), ascending; at least two."""
@@ -181,19 +172,19 @@ class WorkloadKernel(Checked, frozen=True, omit_defaults=True, repr_omit_default
             if longer < shorter or a == b:
                 first, second = (f"{format_seconds(s)} for {share:.6g}" for share, s in ((a, shorter), (b, longer)))
                 once = "give each part once, and a larger one no less time"
-                raise InputError(f"points: {first} and {second} of the whole: {once}")
+                raise errors.InputError(f"points: {first} and {second} of the whole: {once}")
         return curve if len(curve) > 1 else [(0.0, 0.0), *curve]
 
     @staticmethod
     def _share(at: float, elements: int) -> float:
         if at > 1 and not elements:
-            raise InputError(f"points: {at:g} elements of a workload without arrays; give a share, up to 1")
+            raise errors.InputError(f"points: {at:g} elements of a workload without arrays; give a share, up to 1")
         return at / elements if at > 1 else at
 
 
 def _times(seconds: float, factor: float) -> float:
     """Return ``seconds * factor`` within the limits of a kernel's time."""
-    return min(LONGEST_S, max(SHORTEST_KERNEL_S, seconds * factor))
+    return min(errors.LONGEST_S, max(errors.SHORTEST_KERNEL_S, seconds * factor))
 
 
 def _on_line(xs: Sequence[float], ys: Sequence[float], x: float) -> float:
@@ -220,7 +211,7 @@ class EqualChunks(NamedTuple):
     d2h_once: tuple[int, ...]
 
 
-class Workload(Checked, frozen=True, omit_defaults=True, repr_omit_defaults=True):
+class Workload(errors.Checked, frozen=True, omit_defaults=True, repr_omit_defaults=True):
     """Arrays to copy in, kernels that run one after another on each chunk, and arrays to copy back.
 
     - ``inputs`` and ``outputs``: the bytes of each array. With ``elements``: the bytes of an element in each array, and
@@ -236,30 +227,30 @@ class Workload(Checked, frozen=True, omit_defaults=True, repr_omit_defaults=True
     Raises InputError naming the field.
     """
 
-    elements: Bytes | None = None
-    inputs: tuple[Bytes, ...] = ()
-    outputs: tuple[Bytes, ...] = ()
+    elements: errors.Bytes | None = None
+    inputs: tuple[errors.Bytes, ...] = ()
+    outputs: tuple[errors.Bytes, ...] = ()
     kernels: tuple[WorkloadKernel, ...] = ()
     name: str = ""
-    h2d_once: tuple[Bytes, ...] = ()
-    d2h_once: tuple[Bytes, ...] = ()
+    h2d_once: tuple[errors.Bytes, ...] = ()
+    d2h_once: tuple[errors.Bytes, ...] = ()
     front_end: str = ""
     host_work_s: float = 0.0
     host_load_s: float = 0.0
     in_order: bool = False
 
     def __post_init__(self) -> None:
-        Checked.__post_init__(self)
+        errors.Checked.__post_init__(self)
         for field in ("inputs", "outputs") if self.elements else ():
             for k, n_bytes in enumerate(getattr(self, field)):
-                check_whole(f"{field}[{k}] * elements", n_bytes * (self.elements or 1), 1, LARGEST_BYTES)
+                errors.check_whole(f"{field}[{k}] * elements", n_bytes * (self.elements or 1), 1, errors.LARGEST_BYTES)
         if not (self.inputs or self.outputs or self.kernels or self.h2d_once or self.d2h_once):
-            raise InputError("inputs, outputs, kernels: a workload needs at least one of them")
+            raise errors.InputError("inputs, outputs, kernels: a workload needs at least one of them")
         for kernel in self.kernels:
             if kernel.is_timed:
                 kernel.launch_s(self.work)
             elif not self.work:
-                raise InputError(
+                raise errors.InputError(
                     f"kernels: {kernel.name} has no time and nothing to work on; give its duration_s, or arrays"
                 )
 
@@ -324,7 +315,7 @@ class Workload(Checked, frozen=True, omit_defaults=True, repr_omit_defaults=True
         """The most chunks: one for each element. Without elements: no limit with kernels, else one for each piece."""
         if not (self.inputs or self.outputs or self.kernels):
             return 1
-        return self.elements or (LARGEST_COUNT if self.kernels else _units(max((*self.inputs, *self.outputs))))
+        return self.elements or (errors.LARGEST_COUNT if self.kernels else _units(max((*self.inputs, *self.outputs))))
 
     def cut(self, chunks: int) -> tuple[EqualChunks, ...]:
         """Return the shares of the chunks, in order, as runs of equal chunks.
@@ -333,12 +324,12 @@ class Workload(Checked, frozen=True, omit_defaults=True, repr_omit_defaults=True
         has fewer such pieces than there are chunks, the last chunks have none of it. The work is divided like the
         elements or the largest array. Raises InputError for more chunks than ``most_chunks``.
         """
-        check_whole("chunks", chunks, 1, LARGEST_COUNT)
+        errors.check_whole("chunks", chunks, 1, errors.LARGEST_COUNT)
         most, is_cut = self.most_chunks, self.inputs or self.outputs or self.kernels
         if chunks > most:
             what = "elements" if self.elements else f"pieces of {ALIGN_BYTES} bytes"
             why = f"more chunks than {what} ({most}); use at most {most}" if is_cut else NOTHING_TO_CUT
-            raise InputError(f"chunks = {chunks}: {why}")
+            raise errors.InputError(f"chunks = {chunks}: {why}")
         arrays, counts = (*self.inputs, *self.outputs), [(chunks, 0)]
         columns = [_pieces(n, chunks) for n in arrays]
         if self.elements:
@@ -395,7 +386,7 @@ class Workload(Checked, frozen=True, omit_defaults=True, repr_omit_defaults=True
         if kernel.threads or not self._largest_bytes:
             return kernel.threads
         floats = -(-self._largest_bytes // BYTES_PER_ELEMENT)
-        return max(floats, min(LARGEST_BYTES, round(kernel.launch_s(self.work) * THREADS_PER_S)))
+        return max(floats, min(errors.LARGEST_BYTES, round(kernel.launch_s(self.work) * THREADS_PER_S)))
 
     def launch(self, kernel: WorkloadKernel, part: EqualChunks, stream: int = 1) -> Kernel:
         """Return one launch of a kernel over a chunk, without the bytes that it uses."""
@@ -459,7 +450,7 @@ def _together(columns: Sequence[Runs]) -> Iterator[tuple[int, list[int]]]:
 
 SizeText = int | str
 KernelText = float | str | WorkloadKernel
-parse_fill = partial(parse_share, least=LEAST_FILL)  # of a share of the card such as "50%"
+parse_fill = partial(parse_share, least=errors.LEAST_FILL)  # of a share of the card such as "50%"
 
 
 OPTIONS = ("threads", "latency", "fill", "name", "launches", "per", "timed")  # of a kernel as text
@@ -526,8 +517,8 @@ def _within(what: str, make: Callable[[], WorkloadKernel]) -> WorkloadKernel:
     """Return the kernel that ``make`` makes. Raises InputError that begins with ``what``."""
     try:
         return make()
-    except InputError as error:
-        raise InputError(f"{what}: {error}") from None
+    except errors.InputError as error:
+        raise errors.InputError(f"{what}: {error}") from None
 
 
 def _numbered(kernels: list[WorkloadKernel]) -> tuple[WorkloadKernel, ...]:
@@ -544,7 +535,7 @@ def _numbered(kernels: list[WorkloadKernel]) -> tuple[WorkloadKernel, ...]:
 def per_element(name: str, size: int, elements: int) -> int:
     """Return an array's bytes per element. Raises InputError if ``elements`` does not divide its ``size``."""
     if size % elements:
-        raise InputError(
+        raise errors.InputError(
             f"elements = {elements}: does not divide {name} = {size} bytes; give one that does, or none: then arrays"
             " are cut by share"
         )
@@ -567,7 +558,7 @@ def parse_kernel(text: str, field: str = "kernel") -> WorkloadKernel:
         name, equals, value = map(str.strip, item.partition("="))
         if not equals:
             time, at_sign, part = map(str.strip, item.partition("@"))
-            seconds = parse_seconds(time, field, least=SHORTEST_KERNEL_S)
+            seconds = parse_seconds(time, field, least=errors.SHORTEST_KERNEL_S)
             if at_sign:
                 points.append({"at": parse_part(part, f"{field} part"), "duration_s": seconds})
                 continue
@@ -575,12 +566,14 @@ def parse_kernel(text: str, field: str = "kernel") -> WorkloadKernel:
         elif name in OPTIONS:
             key, twice = "latency_s" if name == "latency" else name, f"{name} is given twice; give it once"
         else:
-            raise InputError(f"{field} = {shown(text)}: {shown(name)} is none of {', '.join(OPTIONS)}; expected {FORM}")
+            raise errors.InputError(
+                f"{field} = {errors.shown(text)}: {errors.shown(name)} is none of {', '.join(OPTIONS)}; expected {FORM}"
+            )
         if key in table:
-            raise InputError(f"{field} = {shown(text)}: {twice}")
+            raise errors.InputError(f"{field} = {errors.shown(text)}: {twice}")
         table[key] = value
     table["points"] = points
-    return _within(f"{field} = {shown(text)}", lambda: converted(table, WorkloadKernel, OF_KERNELS))
+    return _within(f"{field} = {errors.shown(text)}", lambda: converted(table, WorkloadKernel, OF_KERNELS))
 
 
 def _items(text: str) -> Iterator[str]:
@@ -595,7 +588,7 @@ def parse_point(text: str, field: str) -> Point:
     """Return the time of a part from text such as ``9us@64Ki``. Raises InputError naming ``field``."""
     kernel = parse_kernel(str(text), field)
     if kernel != WorkloadKernel(points=kernel.points[:1]) or not kernel.points:
-        raise InputError(f"{field} = {shown(text)}: expected the time of a part, such as 9us@64Ki")
+        raise errors.InputError(f"{field} = {errors.shown(text)}: expected the time of a part, such as 9us@64Ki")
     return kernel.points[0]
 
 

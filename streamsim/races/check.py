@@ -33,19 +33,7 @@ from typing import Literal, get_args
 
 import msgspec
 
-from streamsim.program import (
-    LEGACY_STREAM,
-    Buffer,
-    Copy,
-    Kernel,
-    Op,
-    RecordEvent,
-    Region,
-    Schedule,
-    Synchronize,
-    WaitEvent,
-    check_schedule,
-)
+from streamsim import program
 from streamsim.races.happens_before import NEVER, Clock, HappensBefore, join
 
 Rule = Literal["race", "unrecorded-event", "unsynchronised-output", "redundant-wait"]
@@ -97,42 +85,42 @@ class Finding(msgspec.Struct, frozen=True):
         return "error" if self.rule == "race" else "warning"
 
 
-def check(schedule: Schedule) -> tuple[Finding, ...]:
+def check(schedule: program.Schedule) -> tuple[Finding, ...]:
     """Return what is wrong with ``schedule``: the races first, then the warnings, each in the order of issue.
 
     Of several ops that race with a later one, those are named behind which the others lie. Takes time linear in
     the ops as long as the ranges that ops touch are the same or apart, and few streams wait for each other.
     """
-    check_schedule("schedule", schedule)
+    program.check_schedule("schedule", schedule)
     findings = list(_Checker(schedule).run())
     return tuple(sorted(findings, key=lambda finding: (finding.severity, finding.ops[-1])))
 
 
-def repaired(schedule: Schedule, findings: Iterable[Finding]) -> Schedule:
+def repaired(schedule: program.Schedule, findings: Iterable[Finding]) -> program.Schedule:
     """Return ``schedule`` with the waits that its races lack, and therefore without races."""
     waits = [finding.wait for finding in findings if finding.wait is not None]
     sources = sorted({wait.after for wait in waits if wait.event is None})
     events = {op: event for event, op in enumerate(sources, schedule.events)}
-    before: dict[int, list[Op]] = {}
+    before: dict[int, list[program.Op]] = {}
     for wait in waits:
         op, event = schedule.ops[wait.before], events[wait.after] if wait.event is None else wait.event
-        waiting: Op = WaitEvent(event, op.stream or 0, thread=op.thread)
+        waiting: program.Op = program.WaitEvent(event, op.stream or 0, thread=op.thread)
         if wait.host:
-            waiting = Synchronize(event=event, thread=op.thread)
+            waiting = program.Synchronize(event=event, thread=op.thread)
         before.setdefault(wait.before, []).append(waiting)
-    ops: list[Op] = []
+    ops: list[program.Op] = []
     for i, op in enumerate(schedule.ops):
         ops += *before.get(i, ()), op
         if i in events:
-            ops.append(RecordEvent(events[i], op.stream or 0, thread=op.thread))
+            ops.append(program.RecordEvent(events[i], op.stream or 0, thread=op.thread))
     return msgspec.structs.replace(schedule, ops=tuple(ops), events=schedule.events + len(events))
 
 
-def unnamed_memory(schedule: Schedule) -> int:
+def unnamed_memory(schedule: program.Schedule) -> int:
     """Return the number of copies and kernels that do not name all their memory: no race of theirs shows."""
     return sum(
-        (isinstance(op, Copy) and (op.host is None or op.device is None))
-        or (isinstance(op, Kernel) and not (op.reads or op.writes))
+        (isinstance(op, program.Copy) and (op.host is None or op.device is None))
+        or (isinstance(op, program.Kernel) and not (op.reads or op.writes))
         for op in schedule.ops
     )
 
@@ -140,14 +128,14 @@ def unnamed_memory(schedule: Schedule) -> int:
 # Which bytes an op touches, and who touched the bytes of a buffer last.
 
 
-def touched(op: Op) -> Iterator[tuple[Region, bool]]:
+def touched(op: program.Op) -> Iterator[tuple[program.Region, bool]]:
     """Yield the ranges that an op touches, and whether it writes them."""
-    if isinstance(op, Copy):
+    if isinstance(op, program.Copy):
         to_card = op.direction == "h2d"
         for region, writes in ((op.device, to_card), (op.host, not to_card)):
             if region is not None:
                 yield region, writes
-    elif isinstance(op, Kernel):
+    elif isinstance(op, program.Kernel):
         for regions, writes in ((op.reads, False), (op.writes, True)):
             for region in regions:
                 yield region, writes
@@ -210,7 +198,9 @@ class History:
             part.end = at
 
 
-def earlier_ops(ops: Iterable[Op], buffers: Iterable[Buffer]) -> Iterator[list[tuple[Region, bool, list[int]]]]:
+def earlier_ops(
+    ops: Iterable[program.Op], buffers: Iterable[program.Buffer]
+) -> Iterator[list[tuple[program.Region, bool, list[int]]]]:
     """Yield for each op its ranges, whether it writes them, and the earlier ops with which it shares bytes there.
 
     One of the two ops writes the bytes. An op that reads a range and writes it is among its own earlier ops.
@@ -226,7 +216,7 @@ def earlier_ops(ops: Iterable[Op], buffers: Iterable[Buffer]) -> Iterator[list[t
 
 
 class _Checker:
-    def __init__(self, schedule: Schedule) -> None:
+    def __init__(self, schedule: program.Schedule) -> None:
         self._schedule, self._order, self._pageable = schedule, HappensBefore(schedule), schedule.pageable_names
         self._histories = {buffer.name: History(buffer.bytes) for buffer in schedule.buffers}
         self._records: dict[int, int] = {}  # by event: the op that recorded it last
@@ -237,13 +227,13 @@ class _Checker:
 
     def run(self) -> Iterator[Finding]:
         for i, op in enumerate(self._schedule.ops):
-            if isinstance(op, Copy | Kernel):
+            if isinstance(op, program.Copy | program.Kernel):
                 yield from self._work(i, op)
                 continue
-            if isinstance(op, WaitEvent | Synchronize):
+            if isinstance(op, program.WaitEvent | program.Synchronize):
                 yield from self._wait(i, op)
             self._order.call(op)
-            if isinstance(op, RecordEvent):
+            if isinstance(op, program.RecordEvent):
                 self._records[op.event] = i
                 after = self._unrecorded_ops.pop(op.stream, ())
                 self._record_after |= dict.fromkeys(after, (op.event, i))
@@ -251,7 +241,7 @@ class _Checker:
 
     # Copies and kernels
 
-    def _work(self, i: int, op: Copy | Kernel) -> Iterator[Finding]:
+    def _work(self, i: int, op: program.Copy | program.Kernel) -> Iterator[Finding]:
         stream, order = op.stream, self._order
         clock = order.now(stream, op.thread)
         racing = [earlier for earlier in self._earlier(i, op) if not self._is_behind(op, *earlier, clock)]
@@ -267,13 +257,13 @@ class _Checker:
         if self._is_staged(op):
             clock = order.with_read(i, op.thread, clock)
         order.start(i, stream, clock)
-        if isinstance(op, Copy) and op.direction == "h2d":
+        if isinstance(op, program.Copy) and op.direction == "h2d":
             self._unrecorded_ops[stream] = []
         self._unrecorded_ops.setdefault(stream, []).append(i)
-        if isinstance(op, Copy) and op.is_done_on_return(self._pageable):
+        if isinstance(op, program.Copy) and op.is_done_on_return(self._pageable):
             order.host_waits(op.thread, (i,))
 
-    def _earlier(self, i: int, op: Copy | Kernel) -> Iterator[tuple[int, bool]]:
+    def _earlier(self, i: int, op: program.Copy | program.Kernel) -> Iterator[tuple[int, bool]]:
         """Yield the ops that must have used the bytes before ``op`` touches them, and whether these are pageable."""
         for region, writes in touched(op):
             history, pageable = self._histories[region.buffer], region.buffer in self._pageable
@@ -282,7 +272,7 @@ class _Checker:
             earlier = history.write(i, start, end) if writes else history.read(i, reader, start, end)
             yield from ((k, pageable) for k in earlier)
 
-    def _is_behind(self, op: Copy | Kernel, earlier: int, pageable: bool, clock: Clock) -> bool:
+    def _is_behind(self, op: program.Copy | program.Kernel, earlier: int, pageable: bool, clock: Clock) -> bool:
         """Return True if ``op``, which has this clock, touches the bytes only after the earlier op has used them."""
         if pageable and self._is_staged(op):  # at once, whatever its stream does
             return self._order.host_waited_for(earlier, op.thread)
@@ -290,9 +280,9 @@ class _Checker:
             return self._order.has_staged(earlier, clock)
         return self._order.has_ended(earlier, clock, op.stream)
 
-    def _is_staged(self, op: Op) -> bool:
+    def _is_staged(self, op: program.Op) -> bool:
         """Return True if an op reads pageable memory, which it does while the thread makes the call."""
-        return isinstance(op, Copy) and op.direction == "h2d" and op.uses_host(self._pageable)
+        return isinstance(op, program.Copy) and op.direction == "h2d" and op.uses_host(self._pageable)
 
     def _missing_wait(self, after: int, before: int, host: bool) -> MissingWait:
         """Return the wait that orders two ops, for an event that is recorded after the first one, if there is one.
@@ -321,13 +311,13 @@ class _Checker:
 
     # Events and the host
 
-    def _wait(self, i: int, op: WaitEvent | Synchronize) -> Iterator[Finding]:
+    def _wait(self, i: int, op: program.WaitEvent | program.Synchronize) -> Iterator[Finding]:
         if op.event is not None and op.event not in self._records:
             what = f"{self._name(i)} waits for event {op.event}, which is not recorded before: it waits for nothing"
             yield Finding("unrecorded-event", (i,), what, f"record event {op.event} before it, or take it out")
             return
-        makes_all_wait = op.stream == LEGACY_STREAM and "blocking" in self._schedule.streams
-        if isinstance(op, WaitEvent) and not makes_all_wait and self._order.waits_in_vain(op):
+        makes_all_wait = op.stream == program.LEGACY_STREAM and "blocking" in self._schedule.streams
+        if isinstance(op, program.WaitEvent) and not makes_all_wait and self._order.waits_in_vain(op):
             record = self._records[op.event]
             what = f"{self._name(i)} waits for event {op.event} as recorded by ops[{record}], but its stream"
             remedy = "take it out: it costs a call and changes nothing"
@@ -336,7 +326,7 @@ class _Checker:
     def _unsynchronised(self) -> Iterator[Finding]:
         missing: dict[str, list[int]] = {}
         for i, op in enumerate(self._schedule.ops):
-            if isinstance(op, Copy) and op.direction == "d2h" and not self._order.host_waited_for(i):
+            if isinstance(op, program.Copy) and op.direction == "d2h" and not self._order.host_waited_for(i):
                 missing.setdefault("memory of its own" if op.host is None else repr(op.host.buffer), []).append(i)
         for into, copies in missing.items():
             more = f" (nor for {len(copies) - 1} before it)" if len(copies) > 1 else ""
@@ -345,13 +335,13 @@ class _Checker:
 
     def _name(self, i: int) -> str:
         op = self._schedule.ops[i]
-        if isinstance(op, Synchronize):
+        if isinstance(op, program.Synchronize):
             return f"ops[{i}] (synchronise)"
-        copied = f"{op.direction} copy" if isinstance(op, Copy) else "wait"
-        return f"ops[{i}] ({f'kernel {op.name!r}' if isinstance(op, Kernel) else copied} in stream {op.stream})"
+        copied = f"{op.direction} copy" if isinstance(op, program.Copy) else "wait"
+        return f"ops[{i}] ({f'kernel {op.name!r}' if isinstance(op, program.Kernel) else copied} in stream {op.stream})"
 
 
-def _hazards(first: Op, second: Op) -> list[Hazard]:
+def _hazards(first: program.Op, second: program.Op) -> list[Hazard]:
     """Return where and how two ops clash, each once; what is read too early comes first."""
     found = set()
     for a, a_writes in touched(first):

@@ -13,24 +13,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from streamsim import program
 from streamsim.device import Device, as_device
 from streamsim.errors import LARGEST_BYTES, LEAST_FILL, InputError
-from streamsim.program import (
-    FIRST_TOUCH,
-    LEGACY_STREAM,
-    Buffer,
-    Copy,
-    HostWork,
-    Kernel,
-    Op,
-    RecordEvent,
-    Region,
-    Schedule,
-    StreamKind,
-    Synchronize,
-    WaitEvent,
-    WaitThread,
-)
 from streamsim.recorded.costs import FIRST_S, Held, HostCosts, held_ns, share_ns, unwritten_ns
 from streamsim.recorded.recording import (
     ISSUES,
@@ -69,7 +54,7 @@ class RecordedProgram(msgspec.Struct, frozen=True):
     - ``assumed``: facts that the recording lacks, how often, and the assumptions made for them.
     """
 
-    schedule: Schedule
+    schedule: program.Schedule
     work: tuple[int, ...]
     call: tuple[int, ...]
     first_ns: int
@@ -121,7 +106,7 @@ class _Writer:
         self._latest: dict[int, int] = {}  # by thread: the stream of its last work
         self._pageable = 0  # bytes of the pageable buffer so far
         self._gap = Counter[int]()  # by thread: nanoseconds of host work since its last op
-        self._ops: list[tuple[Op, int, int]] = []  # each with its rows of work and of calls
+        self._ops: list[tuple[program.Op, int, int]] = []  # each with its rows of work and of calls
         self._assumed: Counter[tuple[str, str]] = Counter()
         self._taken_ns = 0
 
@@ -133,16 +118,16 @@ class _Writer:
         for i in range(self._first, len(self._calls)):
             thread = self._threads[threads[i]]
             if waited_for[i] != NONE:
-                self._put(WaitThread(self._threads[waited_for[i]], thread))
+                self._put(program.WaitThread(self._threads[waited_for[i]], thread))
             self._gap[thread] += before[i]
             self._call(i, kinds[i], thread, own[i])
-        if not any(isinstance(op, Copy | Kernel) for op, _, _ in self._ops):
+        if not any(isinstance(op, program.Copy | program.Kernel) for op, _, _ in self._ops):
             raise InputError(_no_program(self._recording))
         ops, work, call = zip(*self._ops[: self._end()], strict=True)
-        schedule = Schedule(
+        schedule = program.Schedule(
             ops,
             tuple(self._kinds),
-            (Buffer(PAGEABLE, self._pageable, "pageable"),) if self._pageable else (),
+            (program.Buffer(PAGEABLE, self._pageable, "pageable"),) if self._pageable else (),
             len(self._events),
             name=self._name,
         )
@@ -151,9 +136,12 @@ class _Writer:
 
     def _end(self) -> int:
         """Return the number of ops up to the last wait for the last work, without the calls that tear down after it."""
-        last = max(i for i, (op, _, _) in enumerate(self._ops) if isinstance(op, Copy | Kernel))
+        last = max(i for i, (op, _, _) in enumerate(self._ops) if isinstance(op, program.Copy | program.Kernel))
         behind = enumerate(self._ops[last + 1 :], last + 1)
-        end = max((i for i, (op, _, _) in behind if isinstance(op, Synchronize) and not op.name), default=last) + 1
+        end = (
+            max((i for i, (op, _, _) in behind if isinstance(op, program.Synchronize) and not op.name), default=last)
+            + 1
+        )
         while end < len(self._ops) and self._ops[end][2] == self._ops[last][2] != NONE:
             end += 1  # the other ops of the last call
         return end
@@ -199,17 +187,17 @@ class _Writer:
             times.before_ns[own] -= unwritten_ns(times.before_ns[own], puts_work[own], round(costs.unwritten_s * 1e9))
         self._taken_ns = before - int(times.own_ns[self._first :].sum() + times.before_ns[self._first :].sum())
 
-    def _number_streams(self) -> tuple[dict[int, int], list[StreamKind]]:
+    def _number_streams(self) -> tuple[dict[int, int], list[program.StreamKind]]:
         """Return the schedule's number of each recorded stream, and the kinds of the numbered streams.
 
         Numbers follow the recording's order, mostly the order of creation, which gives streams their hardware queues.
         """
         cards = {*np.unique(self._recording.work.card).tolist(), NONE}
-        numbers: dict[int, int] = {NONE: LEGACY_STREAM}
-        kinds: list[StreamKind] = []
+        numbers: dict[int, int] = {NONE: program.LEGACY_STREAM}
+        kinds: list[program.StreamKind] = []
         for number, stream in enumerate(self._recording.streams):
             if stream.kind == "legacy" or stream.card not in cards:
-                numbers[number] = LEGACY_STREAM
+                numbers[number] = program.LEGACY_STREAM
                 continue
             kinds.append("blocking" if stream.kind == "blocking" else "non-blocking")
             numbers[number] = len(kinds)
@@ -224,11 +212,11 @@ class _Writer:
         elif kind == RECORD:
             event = self._events[i] = len(self._events)
             stream = self._stream(i, thread, "events recorded in a stream that is not recorded")
-            self._put(RecordEvent(event, stream, thread=thread, call_s=own_ns * 1e-9), i)
+            self._put(program.RecordEvent(event, stream, thread=thread, call_s=own_ns * 1e-9), i)
         elif kind == WAIT and record in self._events:
             stream = self._stream(i, thread, "waits of a stream that is not recorded")
             event = self._events[record]
-            self._put(WaitEvent(event, stream, thread=thread, call_s=own_ns * 1e-9), i)
+            self._put(program.WaitEvent(event, stream, thread=thread, call_s=own_ns * 1e-9), i)
         elif kind in _SYNCHRONISES:
             self._synchronise(i, kind, thread, own_ns)
         else:
@@ -237,7 +225,7 @@ class _Writer:
     def _hold_host(self, i: int, thread: int, took_ns: int) -> None:
         """Add the host's own time in a call: a long one is host work with the call's name."""
         if took_ns >= NAMED_NS:
-            self._put(HostWork(took_ns * 1e-9, self._called(i), thread), i)
+            self._put(program.HostWork(took_ns * 1e-9, self._called(i), thread), i)
         else:
             self._gap[thread] += took_ns
 
@@ -251,7 +239,7 @@ class _Writer:
             begun_ns = min(self._of_work["start_ns"][row] for row in rows) - int(self._calls.start_ns[i])
             rest_ns = own_ns - min(own_ns, max(0, begun_ns - self._submit_ns))
             if own_ns > rest_ns:
-                self._put(HostWork((own_ns - rest_ns) * 1e-9, self._called(i), thread), i)
+                self._put(program.HostWork((own_ns - rest_ns) * 1e-9, self._called(i), thread), i)
             call_s = 0.0
         for row in rows:
             op = self._work(row, kind, thread, call_s)
@@ -266,20 +254,22 @@ class _Writer:
             call_s = 0.0
             self._gap[thread] += 0 if held is None else held.after_ns
         if rest_ns:
-            self._put(HostWork(rest_ns * 1e-9, self._called(i), thread), i)
+            self._put(program.HostWork(rest_ns * 1e-9, self._called(i), thread), i)
 
-    def _hold(self, i: int, row: int, copy: Copy | Kernel, held: Held) -> None:
+    def _hold(self, i: int, row: int, copy: program.Copy | program.Kernel, held: Held) -> None:
         """Add host work before a slow pageable copy, for the time that it held the host, once its stream was free."""
         if not held.before_ns:
             return
         back = self._of_work["direction"][row] == CopyDirection.D2H
         if held.has_waited:
-            self._put(Synchronize(stream=copy.stream, thread=copy.thread, call_s=0.0), i)
-        self._put(HostWork(held.before_ns * 1e-9, FIRST_TOUCH if back else self._called(i), copy.thread), i)
+            self._put(program.Synchronize(stream=copy.stream, thread=copy.thread, call_s=0.0), i)
+        self._put(
+            program.HostWork(held.before_ns * 1e-9, program.FIRST_TOUCH if back else self._called(i), copy.thread), i
+        )
         what = "slow copies back into pageable memory" if back else "slow calls of copies of pageable memory"
         self._assume(what, SLOW_COPY[back])
 
-    def _work(self, row: int, kind: int, thread: int, call_s: float | None) -> Copy | Kernel | None:
+    def _work(self, row: int, kind: int, thread: int, call_s: float | None) -> program.Copy | program.Kernel | None:
         work = self._of_work
         name = work["kernel"][row]
         if name is None:
@@ -293,11 +283,11 @@ class _Writer:
             self._assume("copies of unified memory", "where their pages lay is not recorded; they take what they took")
         seconds, threads = work["alone_s"][row], work["threads"][row]
         fill = work["fill"][row] or None
-        return Kernel(
+        return program.Kernel(
             work["stream"][row], name, duration_s=seconds, threads=threads, fill=fill, thread=thread, call_s=call_s
         )
 
-    def _copy(self, row: int, kind: int, thread: int, call_s: float | None) -> Copy:
+    def _copy(self, row: int, kind: int, thread: int, call_s: float | None) -> program.Copy:
         work = self._of_work
         n_bytes, memory = work["bytes"][row], work["memory"][row]
         direction: Any = _DIRECTIONS[work["direction"][row]]
@@ -305,9 +295,9 @@ class _Writer:
             self._assume("copies whose host memory is not recorded", "it is taken to be pinned")
         host = None
         if memory == CopyMemory.PAGEABLE:
-            host = Region(PAGEABLE, self._pageable, n_bytes)
+            host = program.Region(PAGEABLE, self._pageable, n_bytes)
             self._pageable += n_bytes
-        return Copy(
+        return program.Copy(
             direction,
             n_bytes,
             work["stream"][row],
@@ -341,7 +331,7 @@ class _Writer:
         if kind == CallKind.SYNCHRONIZE_EVENT and record not in self._events:
             self._assume("synchronisations with events whose record is not known", "they take what they took")
             nothing = self._events.setdefault(NEVER_RECORDED, len(self._events))
-            self._put(Synchronize(event=nothing, thread=thread, call_s=own_ns * 1e-9), i)
+            self._put(program.Synchronize(event=nothing, thread=thread, call_s=own_ns * 1e-9), i)
             return
         more: dict[str, Any] = {"thread": thread}
         after_ns = 0
@@ -353,7 +343,7 @@ class _Writer:
             start_ns, end_ns = int(self._calls.start_ns[i]), int(self._calls.end_ns[i])
             after_ns = max(0, end_ns - max(start_ns, self._ended[i]))  # after all earlier work had ended
             more |= {"name": self._called(i), "call_s": 0.0}
-        self._put(Synchronize(**more), i)
+        self._put(program.Synchronize(**more), i)
         self._hold_host(i, thread, after_ns)
 
     # Ops
@@ -363,13 +353,13 @@ class _Writer:
         if stream != NONE:
             return self._streams[stream]
         self._assume(what, "it is taken to be the one in which the thread issued its last work")
-        return self._latest.get(thread, LEGACY_STREAM)
+        return self._latest.get(thread, program.LEGACY_STREAM)
 
-    def _put(self, op: Op, call: int = NONE, row: int = NONE) -> None:
+    def _put(self, op: program.Op, call: int = NONE, row: int = NONE) -> None:
         """Add an op behind the host work of its thread since the last op."""
         gap_ns, self._gap[op.thread] = self._gap[op.thread], 0
         if gap_ns:
-            self._ops.append((HostWork(gap_ns * 1e-9, thread=op.thread), NONE, NONE))
+            self._ops.append((program.HostWork(gap_ns * 1e-9, thread=op.thread), NONE, NONE))
         self._ops.append((op, row, call))
 
     def _called(self, i: int) -> str:
@@ -379,13 +369,15 @@ class _Writer:
         self._assumed[what, why] += count
 
 
-def _rest_of(op: Copy | Kernel, work: CardWork, row: int, first_ns: int) -> Copy | Kernel:
+def _rest_of(
+    op: program.Copy | program.Kernel, work: CardWork, row: int, first_ns: int
+) -> program.Copy | program.Kernel:
     """Return the part of an op that was still to run when the program began."""
     start_ns, end_ns = int(work.start_ns[row]), int(work.end_ns[row])
     share = (end_ns - max(start_ns, first_ns)) / max(end_ns - start_ns, 1)
-    if isinstance(op, Kernel) and op.duration_s is not None:
+    if isinstance(op, program.Kernel) and op.duration_s is not None:
         return msgspec.structs.replace(op, duration_s=op.duration_s * share)
-    if isinstance(op, Copy) and op.host is None:
+    if isinstance(op, program.Copy) and op.host is None:
         return msgspec.structs.replace(op, bytes=max(1, round(op.bytes * share)))
     return op
 

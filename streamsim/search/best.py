@@ -33,16 +33,8 @@ from streamsim.analysis import chunk_bounds, lower_bound, predict, work_bound
 from streamsim.device import Device, as_device, link_words, written_in
 from streamsim.program import Config, Schedule, Workload, check_schedule, most_streams
 from streamsim.rules import TICKS_PER_S
+from streamsim.search import searches
 from streamsim.search.grid import Grid, evaluate_ticks, is_fast, serial_ticks, simulation_costs
-from streamsim.search.searches import (
-    BUDGET_OPS,
-    NEVER,
-    Best,
-    Progress,
-    SimulatedProgram,
-    near_percent,
-    within,
-)
 from streamsim.transform import chunk_count
 
 USUAL = 4  # chunks and streams of examples and tutorials
@@ -55,10 +47,10 @@ def best(
     workload: Workload,
     device: Device | str | Path,
     grid: Grid | None = None,
-    progress: Progress | None = None,
+    progress: searches.Progress | None = None,
     fast: bool | None = None,
-    budget_ops: int | None = BUDGET_OPS,
-) -> Best[Config]:
+    budget_ops: int | None = searches.BUDGET_OPS,
+) -> searches.Best[Config]:
     """Find the optimum of ``grid`` for ``workload`` on ``device``.
 
     - ``device``: a Device, or the name or file of one. Its calls are those of the workload's front end, unless the
@@ -84,15 +76,15 @@ def best(
     prediction = predict(winner.schedule(workload), device)
     left_open = len(found.open_within(found.near_percent))
 
-    def result(config: Config) -> SimulatedProgram[Config]:
+    def result(config: Config) -> searches.SimulatedProgram[Config]:
         serial_s = serial_ticks(workload, config, device, fast) / TICKS_PER_S
         took_s, n_bytes = took[config] / TICKS_PER_S, config.device_bytes(workload)
-        return SimulatedProgram(config, config.words, took_s, serial_s, n_bytes)
+        return searches.SimulatedProgram(config, config.words, took_s, serial_s, n_bytes)
 
     worked = f" with the host work of {winner.chunks} chunks" if workload.host_work_s else ""
-    serial = SimulatedProgram(None, f"not cut{worked}, blocking copies", prediction.serial_s)
+    serial = searches.SimulatedProgram(None, f"not cut{worked}, blocking copies", prediction.serial_s)
     bounds = (work_bound(workload, device, grid.memory, launch) for launch in grid.launch)
-    return Best(
+    return searches.Best(
         best=result(winner),
         simplest=result(simplest),
         compared={
@@ -136,7 +128,7 @@ class GridSearch:
         configs: Sequence[Config],
         fast: bool,
         budget_ops: int | None = None,
-        progress: Progress | None = None,
+        progress: searches.Progress | None = None,
     ) -> None:
         self._workload, self._device, self._fast = workload, device, fast
         self._progress = progress or (lambda _done, _of_all: None)
@@ -144,8 +136,8 @@ class GridSearch:
         self._spent_ops, self._total_ops = 0.0, self._budget_ops  # all that may be simulated, as far as it is known
         self._costs: dict[Config, float] = {}
         self.took: dict[Config, int] = {}
-        self.shortest = NEVER
-        self.near_percent = near_percent(device)
+        self.shortest = searches.NEVER
+        self.near_percent = searches.near_percent(device)
         self._at: dict[int, dict[int, list[Config]]] = {}  # by number of chunks and streams
         for config in configs:
             self._at.setdefault(config.chunks, {}).setdefault(config.streams, []).append(config)
@@ -196,7 +188,7 @@ class GridSearch:
 
     def simplest(self) -> Config:
         """Return the simplest configuration near the fastest, the one to use; of equally simple ones, the fastest."""
-        near = [one for one, ticks in self.took.items() if within(ticks, self.shortest, self.near_percent)]
+        near = [one for one, ticks in self.took.items() if searches.within(ticks, self.shortest, self.near_percent)]
         return min(near, key=lambda one: (one.simplicity, self.took[one]))
 
     def run(self) -> None:
@@ -231,9 +223,13 @@ class GridSearch:
         """Return the configurations, of all or of ``some``, that are not simulated and may be this near the best."""
         if some is None:
             least = {chunks: min(bounds[chunks] for bounds in self._bounds.values()) for chunks in self._numbers}
-            near = [self._at[chunks] for chunks, bound in least.items() if within(bound, self.shortest, percent)]
+            near = [
+                self._at[chunks] for chunks, bound in least.items() if searches.within(bound, self.shortest, percent)
+            ]
             some = (config for by_streams in near for configs in by_streams.values() for config in configs)
-        return [one for one in some if one not in self.took and within(self.bound(one), self.shortest, percent)]
+        return [
+            one for one in some if one not in self.took and searches.within(self.bound(one), self.shortest, percent)
+        ]
 
     def _coarse(self, ratio: float) -> Iterator[Config]:
         """Yield the configurations whose numbers of chunks and streams both lie ``ratio`` apart or more."""
@@ -273,8 +269,8 @@ def best_program(
     independent: bool = False,
     most_chunks: int = 256,
     most_streams: int = 32,
-    budget_ops: int = BUDGET_OPS,
-) -> Best[Trial]:
+    budget_ops: int = searches.BUDGET_OPS,
+) -> searches.Best[Trial]:
     """Find the best numbers of chunks, streams and steps copied ahead of a program.
 
     Where overlap needs them, pinned memory, asynchronous copies and the removal of host waits come with a candidate.
@@ -298,7 +294,7 @@ def best_program(
     near = [trial for trial in found if trial.takes_s <= NEAR * best.takes_s]
     use = min(near, key=lambda trial: trial.simplicity)
     strong = min((trial for trial in advice.trials if trial.is_strong), key=lambda trial: trial.takes_s, default=best)
-    return Best(
+    return searches.Best(
         best=_result(best, steps),
         simplest=_result(use, steps),
         compared={"before": _result(advice.before, steps)},
@@ -319,10 +315,10 @@ def best_program(
     )
 
 
-def _result(trial: Trial, steps: int) -> SimulatedProgram[Trial]:
+def _result(trial: Trial, steps: int) -> searches.SimulatedProgram[Trial]:
     """Return the result of a trial; the unchanged program has ``steps`` chunks."""
     chunks = next((int(change.option.split()[1]) for change in trial.changes if change.kind == "--chunks"), steps)
     options = " ".join(trial.options)
     more = {**trial.to_json(), "options": trial.options, "chunks": chunks}
     words = options or ("the program unchanged" if not trial.changes else trial.text)
-    return SimulatedProgram(trial, words, trial.takes_s, more=more)
+    return searches.SimulatedProgram(trial, words, trial.takes_s, more=more)

@@ -34,33 +34,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from msgspec.structs import replace
 
+from streamsim import program
 from streamsim.analysis import predict
 from streamsim.compiled import simulate_one_of_many
 from streamsim.device import Device, as_device, link_words
 from streamsim.errors import LARGEST_BYTES, InputError, check_is, check_whole
 from streamsim.lowering import BYTE_BITS, call_ticks, kernel_cost, rate_of
-from streamsim.program import (
-    Copy,
-    Kernel,
-    Layers,
-    Offload,
-    RecordEvent,
-    Schedule,
-    WaitEvent,
-    loading,
-    one_by_one,
-)
 from streamsim.rules import TICKS_PER_S, ticks
+from streamsim.search import searches
 from streamsim.search.grid import is_fast
-from streamsim.search.searches import (
-    BUDGET_OPS,
-    NEAR_PERCENT,
-    NEVER,
-    Best,
-    Progress,
-    SimulatedProgram,
-    within,
-)
 from streamsim.text import format_bytes
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
@@ -86,14 +68,14 @@ EVERYTHING_FITS = "everything fits: keep all layers"
 
 
 def best_offload(
-    layers: Layers,
+    layers: program.Layers,
     device: Device | str | Path,
     memory_limit_bytes: int | None = None,
     reserve_bytes: int | None = None,
     pinned_limit_bytes: int | None = None,
-    progress: Progress | None = None,
-    budget_ops: int | None = BUDGET_OPS,
-) -> Best[Offload]:
+    progress: searches.Progress | None = None,
+    budget_ops: int | None = searches.BUDGET_OPS,
+) -> searches.Best[program.Offload]:
     """Find the layers to keep on the card, and the number of buffers over which the others take turns.
 
     If all layers fit, all stay: no other placement is looked at.
@@ -107,7 +89,7 @@ def best_offload(
 
     Raises InputError if no placement fits, and for an unknown device.
     """
-    check_is("layers", layers, Layers)
+    check_is("layers", layers, program.Layers)
     device = as_device(device)
     limits = [n for n in (memory_limit_bytes, device.memory_bytes) if n is not None]
     limit = min(limits, default=None)
@@ -130,7 +112,7 @@ def best_offload(
     least_left = search.try_in_turn(ways)
     shortest = search.shortest
     search.try_leanest(ways)
-    near_ways = sum(within(way.bound, shortest, NEAR_PERCENT) for way in ways)
+    near_ways = sum(searches.within(way.bound, shortest, searches.NEAR_PERCENT) for way in ways)
     if not lists_all:  # with less memory, other placements are good
         less = room._replace(card=search.simplest().device_bytes - 1)
         search.try_leanest(Space(costs, less, progress).ways())
@@ -143,7 +125,7 @@ def best_offload(
     config = search.config(best)
     prediction = predict(config.schedule(layers), device)
 
-    return Best(
+    return searches.Best(
         best=search.result(best),
         simplest=search.result(lean),
         compared=_compared(layers, device, config, limit),
@@ -165,7 +147,7 @@ def best_offload(
     )
 
 
-def _nothing_fits(layers: Layers, room: WeightRoom, is_certain: bool) -> InputError:
+def _nothing_fits(layers: program.Layers, room: WeightRoom, is_certain: bool) -> InputError:
     found = "fits" if is_certain else "was found that fits"
     pinned = "" if room.pinned is None else f" and {format_bytes(room.pinned)} pinned on the host"
     largest = max(layers.steps, key=attrgetter("weight_bytes"))
@@ -177,27 +159,27 @@ def _nothing_fits(layers: Layers, room: WeightRoom, is_certain: bool) -> InputEr
 
 
 def _compared(
-    layers: Layers, device: Device, config: Offload, limit_bytes: int | None
-) -> dict[str, SimulatedProgram[Any]]:
+    layers: program.Layers, device: Device, config: program.Offload, limit_bytes: int | None
+) -> dict[str, searches.SimulatedProgram[Any]]:
     """Return the programs that the best placement is compared with, by name."""
-    everything = Offload(1, tuple(step.name for step in layers.steps), reserve_bytes=config.reserve_bytes)
+    everything = program.Offload(1, tuple(step.name for step in layers.steps), reserve_bytes=config.reserve_bytes)
     pageable = replace(config, memory="pageable")
     two = replace(pageable, depth=max(2, config.depth))
     if limit_bytes is None or two.device_bytes(layers) <= limit_bytes:
         pageable = two
     schedules = {
-        "serial": (one_by_one(layers, "pageable"), "each layer copied from pageable memory in its turn", 0),
-        "one_by_one": (one_by_one(layers, "pinned"), "each layer copied from pinned memory in its turn", 0),
+        "serial": (program.one_by_one(layers, "pageable"), "each layer copied from pageable memory in its turn", 0),
+        "one_by_one": (program.one_by_one(layers, "pinned"), "each layer copied from pinned memory in its turn", 0),
         "pageable": (pageable.schedule(layers), "nothing is pinned", 0),
         "resident": (everything.schedule(layers), "every layer on the card", everything.device_bytes(layers)),
     }
     return {
-        name: SimulatedProgram(None, words, _seconds(schedule, device), device_bytes=n_bytes)
+        name: searches.SimulatedProgram(None, words, _seconds(schedule, device), device_bytes=n_bytes)
         for name, (schedule, words, n_bytes) in schedules.items()
     }
 
 
-def _seconds(schedule: Schedule, device: Device) -> float:
+def _seconds(schedule: program.Schedule, device: Device) -> float:
     return simulate_one_of_many(schedule, device).makespan_s
 
 
@@ -211,7 +193,7 @@ class PlacementSearch:
         self._layers, self._device, self._reserve_bytes = costs.layers, costs.device, reserve_bytes
         self._left_ops = math.inf if budget_ops is None else budget_ops
         self.took: dict[Placement, int] = {}
-        self.shortest = NEVER
+        self.shortest = searches.NEVER
 
     def try_in_turn(self, ways: Sequence[Placement]) -> int:
         """Simulate ``ways``, the lowest bound first, until no other can be faster or the budget is spent.
@@ -222,11 +204,11 @@ class PlacementSearch:
             if way.bound >= self.shortest or (self.took and self._left_ops <= 0):
                 return way.bound
             self._simulate(way)
-        return NEVER
+        return searches.NEVER
 
     def try_leanest(self, ways: Sequence[Placement]) -> None:
         """Simulate the ``MOST_LEAN`` of ``ways`` with the least memory whose bounds are near the best."""
-        near = (way for way in ways if within(way.bound, self.shortest, NEAR_PERCENT))
+        near = (way for way in ways if searches.within(way.bound, self.shortest, searches.NEAR_PERCENT))
         for way in nsmallest(MOST_LEAN, near, key=attrgetter("device_bytes", "depth", "bound")):
             if way not in self.took:
                 self._simulate(way)
@@ -243,23 +225,23 @@ class PlacementSearch:
 
     def simplest(self) -> Placement:
         """Return the placement of the least memory near the fastest, the one to use."""
-        near = [way for way, ticks in self.took.items() if within(ticks, self.shortest, NEAR_PERCENT)]
+        near = [way for way, ticks in self.took.items() if searches.within(ticks, self.shortest, searches.NEAR_PERCENT)]
         return min(near, key=lambda way: (way.device_bytes, self.took[way]))
 
-    def config(self, way: Placement) -> Offload:
+    def config(self, way: Placement) -> program.Offload:
         """Return the placement as parameters of the offload pattern."""
         stay = (step.name for number, step in enumerate(self._layers.steps) if number not in {*way.streamed})
-        return Offload(way.depth, tuple(stay), reserve_bytes=self._reserve_bytes)
+        return program.Offload(way.depth, tuple(stay), reserve_bytes=self._reserve_bytes)
 
-    def result(self, way: Placement) -> SimulatedProgram[Offload]:
+    def result(self, way: Placement) -> searches.SimulatedProgram[program.Offload]:
         """Return the result of a placement that was simulated."""
         layers, config, makespan_s = self._layers, self.config(way), self.took[way] / TICKS_PER_S
-        load, streamed = loading(layers, config), [layers.steps[number] for number in way.streamed]
+        load, streamed = program.loading(layers, config), [layers.steps[number] for number in way.streamed]
         words = f"depth {way.depth}, {len(config.resident)} of {len(layers.steps)} layers stay"
         words = words if streamed else EVERYTHING_FITS
         options = ["--resident", ",".join(config.resident)] if config.resident else []
-        options += ["--depth", str(way.depth)] if streamed and way.depth != Offload().depth else []
-        gain = _seconds(Offload().schedule(layers), self._device) / makespan_s if makespan_s else 1.0
+        options += ["--depth", str(way.depth)] if streamed and way.depth != program.Offload().depth else []
+        gain = _seconds(program.Offload().schedule(layers), self._device) / makespan_s if makespan_s else 1.0
         more = {
             **{"words": words, "options": options, "gain": gain, "condition": ""},  # as of whatif
             "pinned_bytes": config.pinned_bytes(layers),
@@ -268,7 +250,7 @@ class PlacementSearch:
             "load_s": 0.0 if load is None else _seconds(load, self._device),
             "pass_s": makespan_s / layers.passes,
         }
-        return SimulatedProgram(config, words, makespan_s, device_bytes=config.device_bytes(layers), more=more)
+        return searches.SimulatedProgram(config, words, makespan_s, device_bytes=config.device_bytes(layers), more=more)
 
 
 # Placements and their bounds
@@ -303,11 +285,15 @@ class LayerCosts:
     - ``pass_runs``: ticks of the kernels of each layer in a pass.
     """
 
-    def __init__(self, layers: Layers, device: Device) -> None:
+    def __init__(self, layers: program.Layers, device: Device) -> None:
         calls, steps = call_ticks("live", device), layers.steps
         self.layers, self.device = layers, device
-        self.kernel_call, self.record_call, self.submit = calls[Kernel], calls[RecordEvent], ticks(device.host.submit_s)
-        self.fetch_calls = calls[WaitEvent] + calls[Copy] + calls[RecordEvent]
+        self.kernel_call, self.record_call, self.submit = (
+            calls[program.Kernel],
+            calls[program.RecordEvent],
+            ticks(device.host.submit_s),
+        )
+        self.fetch_calls = calls[program.WaitEvent] + calls[program.Copy] + calls[program.RecordEvent]
         self.weights: Ints = np.array([step.weight_bytes for step in steps], np.int64)
         rates = [rate_of(device, "h2d", n, False).duration(n << BYTE_BITS) for n in self.weights.tolist()]
         self.copies: Ints = np.array(rates, np.int64)
@@ -369,7 +355,7 @@ class Space:
     no copies. ``progress``: a function that is called with the layers, passes and placements looked at, and the most.
     """
 
-    def __init__(self, costs: LayerCosts, room: WeightRoom, progress: Progress | None = None) -> None:
+    def __init__(self, costs: LayerCosts, room: WeightRoom, progress: searches.Progress | None = None) -> None:
         self._progress = progress or (lambda _done, _of_all: None)
         self._costs, self._room = costs, room
         self._n = len(costs.weights)

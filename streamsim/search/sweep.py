@@ -33,6 +33,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec.structs import asdict, replace
 
+from streamsim import errors, program
 from streamsim.device import (
     Device,
     as_device,
@@ -48,30 +49,7 @@ from streamsim.device import (
     with_memory_limit,
     written_in,
 )
-from streamsim.errors import (
-    MOST_CHUNKS,
-    SHORTEST_KERNEL_S,
-    InputError,
-    NoRoomError,
-    from_cell,
-    short,
-    shown,
-    to_cell,
-)
 from streamsim.files import file_error, read_bytes, read_table
-from streamsim.program import (
-    HOST_MEMORIES,
-    LAUNCHES,
-    ORDERS,
-    Config,
-    Workload,
-    WorkloadKernel,
-    parse_kernel,
-    per_element,
-    read_plan,
-    read_workload,
-    workload_of_sizes,
-)
 from streamsim.rules import TICKS_PER_S
 from streamsim.search.grid import evaluate_ticks, is_fast
 from streamsim.text import (
@@ -90,7 +68,7 @@ from streamsim.text import (
 FORMATS = ("csv", "jsonl")
 TEXT_COLUMNS = ("device", "order", "memory", "launch")
 LONGEST_ROW = 1 << 20  # bytes
-CONFIG = Config.__struct_fields__
+CONFIG = program.Config.__struct_fields__
 ARRAYS = {"h2d": "inputs", "kernel": "kernels", "d2h": "outputs"}  # options, and fields of a workload
 HOST, ONCE = ("host_work", "host_load"), ("h2d_once", "d2h_once")
 COLUMNS = {"h2d": "h2d_bytes", "kernel": "kernel_s", "d2h": "d2h_bytes"} | {name: f"{name}_s" for name in HOST}
@@ -127,7 +105,7 @@ class Sweep(msgspec.Struct, frozen=True):
     work_axes: tuple[Axis, ...]
     config_axes: tuple[Axis, ...]
     devices: tuple[Device, ...]
-    workload: Workload
+    workload: program.Workload
 
     @property
     def axes(self) -> tuple[Axis, ...]:
@@ -140,7 +118,7 @@ class Sweep(msgspec.Struct, frozen=True):
 
     def __repr__(self) -> str:
         axes = ", ".join(f"{axis.name} x {len(axis.values)}" for axis in self.axes)
-        return short(f"Sweep({len(self)} combinations: {axes})")
+        return errors.short(f"Sweep({len(self)} combinations: {axes})")
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -150,7 +128,7 @@ class Sweep(msgspec.Struct, frozen=True):
         """
         axes, work = {axis.name: axis.values for axis in self.axes}, self.workload
         kernels = chain(work.kernels, *(values for name, values in axes.items() if name.startswith("kernel_s")))
-        launched = any(isinstance(kernel, WorkloadKernel) and kernel.launches > 1 for kernel in kernels)
+        launched = any(isinstance(kernel, program.WorkloadKernel) and kernel.launches > 1 for kernel in kernels)
         left_out = {
             *(f"{name}_bytes" for name in ONCE if not getattr(work, name)),
             *(() if launched else numbered("kernel_launches", work.kernels)),
@@ -175,7 +153,7 @@ class Sweep(msgspec.Struct, frozen=True):
             base = base.with_connections(point["connections"])
         return changed(base, {name: value for name, value in point.items() if "." in name})
 
-    def workload_at(self, point: Mapping[str, Any]) -> Workload:
+    def workload_at(self, point: Mapping[str, Any]) -> program.Workload:
         """Return the workload of a combination. Raises InputError if its sizes contradict each other."""
         base = self.workload
         new: dict[str, Any] = {COLUMNS[name]: point[COLUMNS[name]] for name in HOST if COLUMNS[name] in point}
@@ -183,11 +161,11 @@ class Sweep(msgspec.Struct, frozen=True):
             old, column = getattr(base, field_name), COLUMNS[name]
             values = [point[axis.name] for axis in self.work_axes if axis.name.startswith(column)]
             if values and len(values) != len(old):
-                raise InputError(f"{column}: {len(values)} given; the workload has {len(old)}")
+                raise errors.InputError(f"{column}: {len(values)} given; the workload has {len(old)}")
             if values and name == "kernel":
                 new[field_name] = tuple(map(_retimed, old, values))
             elif values:
-                new[field_name] = tuple(per_element(name, size, base.elements or 1) for size in values)
+                new[field_name] = tuple(program.per_element(name, size, base.elements or 1) for size in values)
         return replace(base, **new)
 
     def rows(self, executor: Any = None, fast: bool | None = None) -> Iterator[SweptRow]:
@@ -205,7 +183,7 @@ def checked(sweep: Sweep) -> Sweep:
     """Return ``sweep``. Raises InputError for too many combinations and if none can be issued."""
     if (count := len(sweep)) > MOST_COMBINATIONS:
         largest = max(sweep.axes, key=lambda axis: len(axis.values))
-        raise InputError(
+        raise errors.InputError(
             f"{largest.name} = {len(largest.values)} values: a sweep of {count} combinations, more than"
             f" {MOST_COMBINATIONS}; give larger steps, or sweep it in parts"
         )
@@ -216,7 +194,7 @@ def checked(sweep: Sweep) -> Sweep:
         refused = refused or found
     if count > MOST_REFUSED:
         return sweep
-    raise InputError(f"an empty grid: none of its {count} combinations can be issued: {refused}")
+    raise errors.InputError(f"an empty grid: none of its {count} combinations can be issued: {refused}")
 
 
 class Combination(NamedTuple):
@@ -225,16 +203,16 @@ class Combination(NamedTuple):
     number: int
     pair: int
     device: Device
-    workload: Workload
-    config: Config
+    workload: program.Workload
+    config: program.Config
 
 
-def combinations(sweep: Sweep, start: int = 0, stop: int | None = None) -> Iterator[Combination | InputError]:
+def combinations(sweep: Sweep, start: int = 0, stop: int | None = None) -> Iterator[Combination | errors.InputError]:
     """Yield the combinations from ``start`` to ``stop`` (None: all), or for some the error that says why not."""
     works, configs = _count(sweep.work_axes), _count(sweep.config_axes)
     device_at = lru_cache(CACHED)(lambda card: sweep.device(_point(sweep.device_axes, card)))
     workload_at = lru_cache(CACHED)(lambda work: sweep.workload_at(_point(sweep.work_axes, work)))
-    config_at = lru_cache(CACHED)(lambda config: Config(**_point(sweep.config_axes, config)))
+    config_at = lru_cache(CACHED)(lambda config: program.Config(**_point(sweep.config_axes, config)))
 
     @lru_cache(CACHED)
     def check_kernels(pair: int) -> None:
@@ -248,7 +226,7 @@ def combinations(sweep: Sweep, start: int = 0, stop: int | None = None) -> Itera
             found.config.check(found.workload)
             found.device.check_room(found.config.device_bytes(found.workload))
             check_kernels(pair)
-        except InputError as error:
+        except errors.InputError as error:
             yield error
         else:
             yield found
@@ -271,7 +249,7 @@ def numbered(name: str, values: Sequence[Any]) -> dict[str, Any]:
     return {name if len(values) == 1 else f"{name}_{k}": value for k, value in enumerate(values, 1)}
 
 
-def _work_cells(workload: Workload) -> dict[str, Any]:
+def _work_cells(workload: program.Workload) -> dict[str, Any]:
     times = [kernel.whole_s(workload.work) if kernel.is_timed else None for kernel in workload.kernels]
     return {
         "elements": workload.elements,
@@ -284,11 +262,11 @@ def _work_cells(workload: Workload) -> dict[str, Any]:
     }
 
 
-def _retimed(kernel: WorkloadKernel, given: float | WorkloadKernel) -> WorkloadKernel:
+def _retimed(kernel: program.WorkloadKernel, given: float | program.WorkloadKernel) -> program.WorkloadKernel:
     """Return the kernel with another time in all, or a ``given`` kernel in its place, under its name."""
-    if not isinstance(given, WorkloadKernel):
+    if not isinstance(given, program.WorkloadKernel):
         return replace(kernel, duration_s=given, points=())
-    return given if given.name != WorkloadKernel().name else replace(given, name=kernel.name)
+    return given if given.name != program.WorkloadKernel().name else replace(given, name=kernel.name)
 
 
 # Prediction
@@ -316,13 +294,13 @@ class Tally:
             before, first = self.left_out.get(why, (0, reason))
             self.left_out[why] = before + count, first
 
-    def issued(self, some: Iterable[Combination | InputError]) -> Iterator[Combination]:
+    def issued(self, some: Iterable[Combination | errors.InputError]) -> Iterator[Combination]:
         """Yield the combinations that can be issued; count the others."""
         for found in some:
             if isinstance(found, Combination):
                 yield found
             else:
-                self.add([], {NO_ROOM if isinstance(found, NoRoomError) else UNISSUED: (1, str(found))})
+                self.add([], {NO_ROOM if isinstance(found, errors.NoRoomError) else UNISSUED: (1, str(found))})
 
 
 class Block(NamedTuple):
@@ -352,11 +330,13 @@ def predict_block(sweep: Sweep, start: int, stop: int, fast: bool, threads: int 
 
 
 def _with_serial(
-    workload: Workload, configs: list[Config], ticks_of: Callable[[Workload, list[Config]], list[int]]
+    workload: program.Workload,
+    configs: list[program.Config],
+    ticks_of: Callable[[program.Workload, list[program.Config]], list[int]],
 ) -> Iterator[tuple[int, int]]:
     """Yield the ticks of each config and of its unchunked program, which has the same host work and memory."""
     keys = [(config.chunks if workload.host_work_s else 1, config.memory) for config in configs]
-    serial = {key: Config(order="serial", memory=key[1]) for key in keys}
+    serial = {key: program.Config(order="serial", memory=key[1]) for key in keys}
     if workload.host_work_s:
         took = ticks_of(workload, configs)
         took += [ticks_of(workload.loaded_once(key[0]), [config])[0] for key, config in serial.items()]
@@ -405,10 +385,10 @@ def _submitted(sweep: Sweep, spans: Iterable[tuple[int, int]], executor: Any, fa
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
-    except InputError:
+    except errors.InputError:
         raise
     except Exception as error:  # which one depends on the executor
-        raise InputError(f"the executor failed: {type(error).__name__}: {error}; start it again") from error
+        raise errors.InputError(f"the executor failed: {type(error).__name__}: {error}; start it again") from error
     finally:
         for future in waiting if isinstance(executor, Executor) else ():  # Dask drops what nobody waits for
             future.cancel()
@@ -423,7 +403,7 @@ def format_of(path: str | os.PathLike[str], given: str | None = None) -> str:
     if name in FORMATS:
         return name
     known = ", ".join(f".{form}" for form in FORMATS)
-    raise InputError(f"{path}: expected a file name that ends in one of {known}, or --format")
+    raise errors.InputError(f"{path}: expected a file name that ends in one of {known}, or --format")
 
 
 def encoded(form: str, rows: Iterable[SweptRow]) -> bytes:
@@ -431,7 +411,7 @@ def encoded(form: str, rows: Iterable[SweptRow]) -> bytes:
     if form == "jsonl":
         return msgspec.json.Encoder().encode_lines(rows)
     text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(map(to_cell, row.values()) for row in rows)
+    csv.writer(text, lineterminator="\n").writerows(map(errors.to_cell, row.values()) for row in rows)
     return text.getvalue().encode()
 
 
@@ -481,7 +461,7 @@ def _resumed(sweep: Sweep, path: Path, form: str, tally: Tally) -> int:
 
     The last whole row is made anew; without one, the first is. Raises InputError for a file of anything else.
     """
-    other = InputError(f"{path}: holds something else than rows of this sweep; choose another name")
+    other = errors.InputError(f"{path}: holds something else than rows of this sweep; choose another name")
     head, last, line = header(form, sweep.columns), b"", b""
     with open(path, "rb") as file:
         begin, end = file.read(len(head)), 0
@@ -508,7 +488,7 @@ def read_rows(path: str | os.PathLike[str], form: str | None = None) -> Iterator
             for line in file:
                 yield _read(form, names, line)
     except (ValueError, csv.Error) as error:
-        raise InputError(f"{path}: holds something else than rows of a sweep ({error})") from None
+        raise errors.InputError(f"{path}: holds something else than rows of a sweep ({error})") from None
 
 
 def _read(form: str, names: Sequence[str], line: bytes) -> SweptRow:
@@ -526,11 +506,11 @@ def _read(form: str, names: Sequence[str], line: bytes) -> SweptRow:
 
 def _value(name: str, text: str) -> Any:
     if not text or name in TEXT_COLUMNS:
-        return from_cell(text) or None
+        return errors.from_cell(text) or None
     try:
         return int(text) if text.isdecimal() else float(text)
     except ValueError:
-        return from_cell(text)
+        return errors.from_cell(text)
 
 
 # Axes in text
@@ -540,18 +520,18 @@ USUAL_DEVICE = "h200"
 Asked = dict[str, list[str]]  # the texts under each of NAMES; under "set" texts such as "h2d.latency_s=1us,2us"
 
 
-def _kernels(text: str, name: str) -> Sequence[float | WorkloadKernel]:
+def _kernels(text: str, name: str) -> Sequence[float | program.WorkloadKernel]:
     """Return the times of an axis in seconds, or the one kernel that has launches or other keys besides a time."""
     if {"@", "=", "/"} & {*text}:
-        return (parse_kernel(text),)
+        return (program.parse_kernel(text),)
     return expand(text, name, _KERNEL_TIME, False, False)
 
 
 Values = Callable[[str, str], Sequence[Any]]  # makes the values of an axis of a text and the axis's name
-_KERNEL_TIME = partial(parse_seconds, least=SHORTEST_KERNEL_S)
+_KERNEL_TIME = partial(parse_seconds, least=errors.SHORTEST_KERNEL_S)
 _sizes: Values = partial(expand, parse=parse_bytes, step_by_one=False)
 _times: Values = partial(expand, parse=parse_seconds, whole=False, step_by_one=False)
-_numbers: Values = partial(expand, parse=partial(parse_number, most=MOST_CHUNKS))
+_numbers: Values = partial(expand, parse=partial(parse_number, most=errors.MOST_CHUNKS))
 DEVICE_AXES: dict[str, Values] = {"connections": partial(expand, parse=partial(parse_count, most=32))}
 WORK_AXES: dict[str, Values] = {
     "h2d": _sizes,
@@ -561,9 +541,9 @@ WORK_AXES: dict[str, Values] = {
     "host_load": _times,
 }
 CONFIG_AXES: dict[str, Values] = {
-    "memory": lambda text, name: chosen(name, text, HOST_MEMORIES),
-    "launch": lambda text, name: chosen(name, text, LAUNCHES),
-    "order": lambda text, name: chosen(name, text, ORDERS),
+    "memory": lambda text, name: chosen(name, text, program.HOST_MEMORIES),
+    "launch": lambda text, name: chosen(name, text, program.LAUNCHES),
+    "order": lambda text, name: chosen(name, text, program.ORDERS),
     "buffers": lambda text, _: parse_buffers(text),
     "chunks": _numbers,
     "streams": _numbers,
@@ -585,7 +565,7 @@ def read_asked(path: str | os.PathLike[str]) -> Asked:
 def _asked(name: str, value: Any, place: str) -> list[str]:
     """Return the values under ``name`` as texts; an error message begins with ``place``."""
     if name not in NAMES:
-        raise InputError(f"{place}{name} = {shown(value)}: unknown; expected one of {', '.join(NAMES)}")
+        raise errors.InputError(f"{place}{name} = {errors.shown(value)}: unknown; expected one of {', '.join(NAMES)}")
     if name == "set" and isinstance(value, Mapping):
         return [f"{key}={','.join(_texts(f'set.{key}', item, place))}" for key, item in value.items()]
     texts = _texts(name, value, place)
@@ -598,11 +578,11 @@ def _texts(name: str, value: Any, place: str) -> list[str]:
     if name == "buffers":
         values = [ALL if item is None else item for item in values]
     if not values or not all(type(item) in (str, int, float) for item in values):
-        raise InputError(f"{place}{name} = {shown(value)}: expected a text, a number or a list of them")
+        raise errors.InputError(f"{place}{name} = {errors.shown(value)}: expected a text, a number or a list of them")
     try:
         texts = [str(item) for item in values]
     except ValueError:  # a number of more digits than Python is willing to write
-        raise InputError(f"{place}{name} = {shown(value)}: expected a number of fewer digits") from None
+        raise errors.InputError(f"{place}{name} = {errors.shown(value)}: expected a number of fewer digits") from None
     if name in ("kernel", *HOST) or name.startswith("set."):  # a number is in seconds where text needs its unit: 1e0
         pairs = zip(values, texts, strict=True)
         return [text if isinstance(item, str) or "e" in text else f"{text}e0" for item, text in pairs]
@@ -610,7 +590,7 @@ def _texts(name: str, value: Any, place: str) -> list[str]:
 
 
 def sweep(
-    workload: Workload | None = None,
+    workload: program.Workload | None = None,
     device: Device | str | Path | Sequence[Device | str | Path] = USUAL_DEVICE,
     **axes: Any,
 ) -> Sweep:
@@ -635,7 +615,7 @@ def sweep(
     """
     devices = [device] if isinstance(device, Device | str | Path) else list(device)
     if "workload" in axes:
-        raise InputError("workload: a sweep takes one; give it first")
+        raise errors.InputError("workload: a sweep takes one; give it first")
     return _sweep({name: _asked(name, value, "") for name, value in axes.items()}, workload, devices)
 
 
@@ -645,14 +625,16 @@ def sweep_of(asked: Mapping[str, Sequence[str]]) -> Sweep:
     workload = None
     if "workload" in texts:
         path = texts["workload"][0]
-        plan = {name: _asked(name, value, f"{path}: ") for name, value in read_plan(path).items() if name in NAMES}
-        texts, workload = {**plan, **texts}, read_workload(path)
+        plan = {
+            name: _asked(name, value, f"{path}: ") for name, value in program.read_plan(path).items() if name in NAMES
+        }
+        texts, workload = {**plan, **texts}, program.read_workload(path)
     return _sweep(texts, workload, _split(texts, "device") or [USUAL_DEVICE])
 
 
-def _sweep(texts: Asked, workload: Workload | None, asked: Sequence[Device | str | Path]) -> Sweep:
+def _sweep(texts: Asked, workload: program.Workload | None, asked: Sequence[Device | str | Path]) -> Sweep:
     if not asked:
-        raise InputError("devices = []: a sweep needs at least one")
+        raise errors.InputError("devices = []: a sweep needs at least one")
     workload = _workload(texts, workload)
     devices = _devices(texts, workload.front_end, asked)
     settings = _set_axes(texts.get("set", ()), devices[0])
@@ -660,21 +642,23 @@ def _sweep(texts: Asked, workload: Workload | None, asked: Sequence[Device | str
     return checked(Sweep(cards, _axes(texts, WORK_AXES), _axes(texts, CONFIG_AXES), devices, workload))
 
 
-def _workload(texts: Asked, given: Workload | None) -> Workload:
+def _workload(texts: Asked, given: program.Workload | None) -> program.Workload:
     """Return the ``given`` workload, or one with as many arrays and kernels as ``texts`` have, which are axes."""
     own = [name for name in ("elements", *ONCE) if name in texts]
     if given is not None:
         for name in own:
-            raise InputError(f"{name}: the workload says it; leave it out")
+            raise errors.InputError(f"{name}: the workload says it; leave it out")
         return given
     if not texts.keys() & {*ARRAYS}:
         nothing = ", as nothing is cut of what is copied once" if texts.keys() & {*ONCE} else ""
-        raise InputError(f"no workload: give --h2d SIZE, --kernel TIME or --d2h SIZE{nothing}, or a workload file")
+        raise errors.InputError(
+            f"no workload: give --h2d SIZE, --kernel TIME or --d2h SIZE{nothing}, or a workload file"
+        )
     elements = parse_count(texts["elements"][0], "elements") if "elements" in texts else None
     h2d, kernels, d2h = (len(texts.get(name, ())) for name in ARRAYS)
     size, (h2d_once, d2h_once) = elements or 1, (texts.get(name, ()) for name in ONCE)
-    kernels_s = [SHORTEST_KERNEL_S] * kernels
-    return workload_of_sizes([size] * h2d, kernels_s, [size] * d2h, elements, h2d_once, d2h_once)
+    kernels_s = [errors.SHORTEST_KERNEL_S] * kernels
+    return program.workload_of_sizes([size] * h2d, kernels_s, [size] * d2h, elements, h2d_once, d2h_once)
 
 
 def _devices(texts: Asked, front_end: str, asked: Sequence[Device | str | Path]) -> tuple[Device, ...]:
@@ -686,7 +670,9 @@ def _devices(texts: Asked, front_end: str, asked: Sequence[Device | str | Path])
         usual = card if is_told else written_in(card, front_end)
         for device in [with_front_end(card, name.lower()) for name in _split(texts, "front_end")] or [usual]:
             if (name := device.name) in found:
-                raise InputError(f"device = {shown(name)}: two profiles of this name; rename one (name = in its file)")
+                raise errors.InputError(
+                    f"device = {errors.shown(name)}: two profiles of this name; rename one (name = in its file)"
+                )
             found[name] = with_memory_limit(device, limit)
     return tuple(found.values())
 

@@ -6,21 +6,10 @@ from math import fsum
 from statistics import median
 from typing import Literal, NamedTuple
 
+from streamsim import program
 from streamsim.compiled import simulate_one_of_many
 from streamsim.device import Device
 from streamsim.errors import InputError
-from streamsim.program import (
-    Copy,
-    HostWork,
-    Kernel,
-    Loop,
-    Op,
-    RecordEvent,
-    Schedule,
-    Synchronize,
-    WaitEvent,
-    WaitThread,
-)
 from streamsim.rules import S_PER_TICK
 from streamsim.transform import COPIES_BACK, is_of_a_call, stage_of, steps_of
 
@@ -28,12 +17,12 @@ from streamsim.transform import COPIES_BACK, is_of_a_call, stage_of, steps_of
 class _Timed(NamedTuple):
     """An op, the host's seconds in its call, and the card's seconds."""
 
-    op: Op
+    op: program.Op
     host_s: float
     card_s: float
 
 
-def loop_of(schedule: Schedule, device: Device, batch: int = 1) -> Loop:
+def loop_of(schedule: program.Schedule, device: Device, batch: int = 1) -> program.Loop:
     """Return the training loop in the steps of ``schedule``, with batches of ``batch`` samples.
 
     Each number is the median over the steps. The host's work for calls is ``issue_s``. Its other work, such as waiting
@@ -44,17 +33,21 @@ def loop_of(schedule: Schedule, device: Device, batch: int = 1) -> Loop:
     steps = _timed_steps(schedule, device)
     # the first step has cold caches, and the last step lacks the work for a next one
     usual = [
-        step for step in steps[1:-1] or steps if _copies_in(step) and any(isinstance(one.op, Kernel) for one in step)
+        step
+        for step in steps[1:-1] or steps
+        if _copies_in(step) and any(isinstance(one.op, program.Kernel) for one in step)
     ]
     if not usual:
         raise InputError(
             "ops: no step has a copy to the card and a kernel: a training loop copies a batch, then runs it"
         )
     is_pinned = not _mostly(_is_pageable(step, schedule.pageable_names) for step in usual)
-    return Loop(
+    return program.Loop(
         batch=batch,
         batch_bytes=max(1, round(median(sum(op.bytes for op in _copies_in(step)) for step in usual))),
-        step_s=max(1e-9, median(fsum(one.card_s for one in step if isinstance(one.op, Kernel)) for step in usual)),
+        step_s=max(
+            1e-9, median(fsum(one.card_s for one in step if isinstance(one.op, program.Kernel)) for step in usual)
+        ),
         issue_s=median(map(_issue_s, usual)),
         load_s=median(map(_load_s, usual)),
         is_pinned=is_pinned,
@@ -66,15 +59,15 @@ def loop_of(schedule: Schedule, device: Device, batch: int = 1) -> Loop:
     )
 
 
-def _timed_steps(schedule: Schedule, device: Device) -> list[list[_Timed]]:
+def _timed_steps(schedule: program.Schedule, device: Device) -> list[list[_Timed]]:
     timeline = simulate_one_of_many(schedule, device)
     host = [(end - start) * S_PER_TICK for start, end in zip(timeline.issued, timeline.returned, strict=True)]
     card = [(end - start) * S_PER_TICK for start, end in zip(timeline.start, timeline.end, strict=True)]
     return [[_Timed(schedule.ops[i], host[i], card[i]) for i in step] for step in steps_of(schedule)]
 
 
-def _copies_in(step: Sequence[_Timed]) -> list[Copy]:
-    return [one.op for one in step if isinstance(one.op, Copy) and one.op.direction == "h2d"]
+def _copies_in(step: Sequence[_Timed]) -> list[program.Copy]:
+    return [one.op for one in step if isinstance(one.op, program.Copy) and one.op.direction == "h2d"]
 
 
 def _mostly(found: Iterable[bool]) -> bool:
@@ -83,7 +76,7 @@ def _mostly(found: Iterable[bool]) -> bool:
 
 def _issue_s(step: Sequence[_Timed]) -> float:
     """Return the host's seconds in the calls of a step, without its copies and waits."""
-    others = Copy | Synchronize | WaitThread
+    others = program.Copy | program.Synchronize | program.WaitThread
     return fsum(one.host_s for one in step if not isinstance(one.op, others) and not _is_own_work(one.op))
 
 
@@ -91,35 +84,35 @@ def _load_s(step: Sequence[_Timed]) -> float:
     return fsum(one.host_s for one in step if _is_own_work(one.op))
 
 
-def _is_own_work(op: Op) -> bool:
-    return isinstance(op, HostWork) and not is_of_a_call(op)
+def _is_own_work(op: program.Op) -> bool:
+    return isinstance(op, program.HostWork) and not is_of_a_call(op)
 
 
 def _is_pageable(step: Sequence[_Timed], names: frozenset[str]) -> bool:
     return _batch_copy(step).uses_host(names)
 
 
-def _batch_copy(step: Sequence[_Timed]) -> Copy:
+def _batch_copy(step: Sequence[_Timed]) -> program.Copy:
     """Return the largest copy to the card."""
     return max(_copies_in(step), key=lambda op: op.bytes)
 
 
 def _holds_the_host(step: Sequence[_Timed]) -> bool:
     """Return True if the host waits for the batch's copy before it makes another call."""
-    copy, calls = _batch_copy(step), [one.op for one in step if not isinstance(one.op, HostWork)]
+    copy, calls = _batch_copy(step), [one.op for one in step if not isinstance(one.op, program.HostWork)]
     return copy.blocking or any(op is copy and _waits_for(after, op) for op, after in pairwise(calls))
 
 
-def _waits_for(op: Op, copy: Copy) -> bool:
-    return isinstance(op, Synchronize) and op.event is None and op.stream in (None, copy.stream)
+def _waits_for(op: program.Op, copy: program.Copy) -> bool:
+    return isinstance(op, program.Synchronize) and op.event is None and op.stream in (None, copy.stream)
 
 
 def _reads_back(step: Sequence[_Timed]) -> bool:
     """Return True if the host waits for the result of a kernel."""
     ops = [one.op for one in step]
-    begun = next(i for i, op in enumerate(ops) if isinstance(op, Kernel))
-    blocking = any(isinstance(op, Copy) and op.direction == "d2h" and op.blocking for op in ops)
-    return blocking or any(isinstance(op, Synchronize) for op in ops[begun:])
+    begun = next(i for i, op in enumerate(ops) if isinstance(op, program.Kernel))
+    blocking = any(isinstance(op, program.Copy) and op.direction == "d2h" and op.blocking for op in ops)
+    return blocking or any(isinstance(op, program.Synchronize) for op in ops[begun:])
 
 
 def _issue_order(steps: Sequence[Sequence[_Timed]]) -> Literal["in turn", "copy first", "step first"]:
@@ -130,7 +123,7 @@ def _issue_order(steps: Sequence[Sequence[_Timed]]) -> Literal["in turn", "copy 
     """
     kernels, copies = (
         {op.stream for step in steps for op, *_ in step if isinstance(op, kind) and stage_of(op) != COPIES_BACK}
-        for kind in (Kernel, Copy)
+        for kind in (program.Kernel, program.Copy)
     )
     if kernels & copies:
         return "in turn"
@@ -140,6 +133,6 @@ def _issue_order(steps: Sequence[Sequence[_Timed]]) -> Literal["in turn", "copy 
 def _waits_for_own_copy(step: Sequence[_Timed]) -> bool:
     """Return True if the first kernel waits for an event that was recorded earlier in the same step."""
     ops = [one.op for one in step]
-    begun = next(i for i, op in enumerate(ops) if isinstance(op, Kernel))
-    recorded = {op.event for op in ops[:begun] if isinstance(op, RecordEvent)}
-    return any(isinstance(op, WaitEvent) and op.event in recorded for op in ops[:begun])
+    begun = next(i for i, op in enumerate(ops) if isinstance(op, program.Kernel))
+    recorded = {op.event for op in ops[:begun] if isinstance(op, program.RecordEvent)}
+    return any(isinstance(op, program.WaitEvent) and op.event in recorded for op in ops[:begun])

@@ -13,25 +13,8 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from streamsim import program
 from streamsim.errors import SHORTEST_KERNEL_S, InputError, shown
-from streamsim.program import (
-    ALIGN_BYTES,
-    Config,
-    Copy,
-    HostMemory,
-    HostOp,
-    HostWork,
-    Kernel,
-    Op,
-    Order,
-    Point,
-    Schedule,
-    Synchronize,
-    WaitEvent,
-    WaitThread,
-    Workload,
-    WorkloadKernel,
-)
 from streamsim.text import format_bytes
 from streamsim.transform.chunks import own_work_s, steps_of
 from streamsim.transform.dependences import dependences_of
@@ -41,25 +24,25 @@ from streamsim.transform.ops import COPIES_BACK, COPIES_IN, Work, is_of_a_call, 
 class RepeatedStep(NamedTuple):
     """All steps as one ``workload``; ``config``: a chunk each, issued as the schedule issues them."""
 
-    workload: Workload
-    config: Config
+    workload: program.Workload
+    config: program.Config
 
 
-def repeated_step(schedule: Schedule) -> RepeatedStep:
+def repeated_step(schedule: program.Schedule) -> RepeatedStep:
     """Read a schedule as the same step again and again. Raises InputError saying why it is not that.
 
     Steps are those of :func:`steps_of`. They are alike when their copies have the same bytes (to 16) and their kernels
     the same names, first copies in, then kernels, then copies back, each in one stream, and over several streams in
     turn. Of a program that is issued stage by stage the data, or the streams, say the chunks.
     """
-    if any(isinstance(op, WaitEvent) for op in schedule.ops):
+    if any(isinstance(op, program.WaitEvent) for op in schedule.ops):
         raise InputError("ops: streams wait for events: what its steps need of each other is not that of a pipeline")
     if any(op.thread for op in schedule.ops):
         raise InputError("ops: issued by several host threads: a pipeline has one")
     ops, needs = schedule.ops, dependences_of(schedule)
     stages = [stage_of(op) for op in ops if isinstance(op, Work)]
     by_stage = stages == sorted(stages) and len(set(stages)) > 1 and not needs.is_racy
-    order: Order = "breadth-first" if by_stage and len(needs.members) > 1 else "depth-first"
+    order: program.Order = "breadth-first" if by_stage and len(needs.members) > 1 else "depth-first"
     places = needs.members if order == "breadth-first" else steps_of(schedule)
     steps = [[op for i in some if isinstance(op := ops[i], Work)] for some in places]
     if order == "breadth-first":  # the host's own work is shared out over the chunks
@@ -114,53 +97,55 @@ def _check_alike(steps: Sequence[Sequence[Work]]) -> None:
 
 
 def _are_alike(op: Work, other: Work) -> bool:
-    if isinstance(op, Copy) and isinstance(other, Copy):
-        return op.direction == other.direction and abs(op.bytes - other.bytes) < ALIGN_BYTES
-    return isinstance(op, Kernel) and isinstance(other, Kernel) and op.name == other.name
+    if isinstance(op, program.Copy) and isinstance(other, program.Copy):
+        return op.direction == other.direction and abs(op.bytes - other.bytes) < program.ALIGN_BYTES
+    return isinstance(op, program.Kernel) and isinstance(other, program.Kernel) and op.name == other.name
 
 
 def _words(op: Work) -> str:
-    if isinstance(op, Copy):
+    if isinstance(op, program.Copy):
         return f"a copy of {format_bytes(op.bytes)} {'to' if op.direction == 'h2d' else 'from'} the card"
     return f"the kernel {shown(op.name)}"
 
 
-def _workload(name: str, steps: Sequence[Sequence[Work]], before: list[Work], after: list[Work]) -> Workload:
+def _workload(name: str, steps: Sequence[Sequence[Work]], before: list[Work], after: list[Work]) -> program.Workload:
     """What all steps do; arrays have at least 16 bytes a step, so that each can be cut at its steps."""
-    least = ALIGN_BYTES * len(steps)
+    least = program.ALIGN_BYTES * len(steps)
     sizes: dict[str, list[int]] = {"h2d": [], "d2h": []}
-    kernels: list[Sequence[Kernel]] = []
+    kernels: list[Sequence[program.Kernel]] = []
     for alike in zip(*steps, strict=True):
-        copies = [op for op in alike if isinstance(op, Copy)]
+        copies = [op for op in alike if isinstance(op, program.Copy)]
         if copies:
             sizes[copies[0].direction].append(max(least, sum(op.bytes for op in copies)))
         else:
-            kernels.append([op for op in alike if isinstance(op, Kernel)])
-    return Workload(
+            kernels.append([op for op in alike if isinstance(op, program.Kernel)])
+    return program.Workload(
         inputs=tuple(sizes["h2d"]),
         outputs=tuple(sizes["d2h"]),
         kernels=tuple(_kernels(kernels)),
         name=name,
-        h2d_once=tuple(op.bytes for op in before if isinstance(op, Copy)),
-        d2h_once=tuple(op.bytes for op in after if isinstance(op, Copy)),
+        h2d_once=tuple(op.bytes for op in before if isinstance(op, program.Copy)),
+        d2h_once=tuple(op.bytes for op in after if isinstance(op, program.Copy)),
     )
 
 
-def _kernels(columns: Sequence[Sequence[Kernel]]) -> Iterator[WorkloadKernel]:
+def _kernels(columns: Sequence[Sequence[program.Kernel]]) -> Iterator[program.WorkloadKernel]:
     """Launches of one name, one behind another, are launches of one kernel, of which a step's time is known as well."""
     for name, alike in groupby(columns, key=lambda column: column[0].name):
         launches = list(alike)
         times = [op.duration_s for column in launches for op in column]
         known = [seconds for seconds in times if seconds is not None]
-        steps, points, took_s = len(launches[0]), tuple[Point, ...](), None
+        steps, points, took_s = len(launches[0]), tuple[program.Point, ...](), None
         fill = launches[0][0].fill  # of a step's launch, and so of as many as there are steps
         if len(known) == len(times):
             took_s = max(SHORTEST_KERNEL_S, fsum(known))
-            points = (Point(1 / steps, max(SHORTEST_KERNEL_S, took_s / steps)),)
-        yield WorkloadKernel(name, took_s, launches[0][0].parameter, fill, points=points, launches=len(launches))
+            points = (program.Point(1 / steps, max(SHORTEST_KERNEL_S, took_s / steps)),)
+        yield program.WorkloadKernel(
+            name, took_s, launches[0][0].parameter, fill, points=points, launches=len(launches)
+        )
 
 
-def _config(schedule: Schedule, steps: Sequence[Sequence[Work]], order: Order) -> Config:
+def _config(schedule: program.Schedule, steps: Sequence[Sequence[Work]], order: program.Order) -> program.Config:
     streams: list[int] = []
     for k, step in enumerate(steps, 1):
         own = {op.stream for op in step}
@@ -171,32 +156,33 @@ def _config(schedule: Schedule, steps: Sequence[Sequence[Work]], order: Order) -
     if streams != [used[k % len(used)] for k in range(len(streams))]:
         raise InputError(f"the steps are in {len(used)} streams, but not in turn: there is no loop that says which")
     names = schedule.pageable_names
-    copies = [op for step in steps for op in step if isinstance(op, Copy)]
-    memory: HostMemory = "pageable" if any(op.uses_host(names) for op in copies) else "pinned"
+    copies = [op for step in steps for op in step if isinstance(op, program.Copy)]
+    memory: program.HostMemory = "pageable" if any(op.uses_host(names) for op in copies) else "pinned"
     if not _holds_at_copies(schedule):
         buffers = len(used) if order == "depth-first" else None
-        return Config(order, len(steps), len(used), buffers, memory, schedule.launch)
+        return program.Config(order, len(steps), len(used), buffers, memory, schedule.launch)
     if len(used) > 1 or order != "depth-first":
         raise InputError("every copy holds the host, so that streams overlap nothing; change it with --async first")
-    return Config("serial", len(steps), 1, None, memory)
+    return program.Config("serial", len(steps), 1, None, memory)
 
 
-def _holds_at_copies(schedule: Schedule) -> bool:
+def _holds_at_copies(schedule: program.Schedule) -> bool:
     """Return True if the host waits for every copy before it makes its next call."""
-    calls: list[Op] = [op for op in schedule.ops if not isinstance(op, HostWork)]
-    copies = [(op, after) for op, after in pairwise([*calls, Synchronize()]) if isinstance(op, Copy)]
+    calls: list[program.Op] = [op for op in schedule.ops if not isinstance(op, program.HostWork)]
+    copies = [(op, after) for op, after in pairwise([*calls, program.Synchronize()]) if isinstance(op, program.Copy)]
     return bool(copies) and all(
-        op.blocking or (isinstance(after, Synchronize) and after.event is None and after.stream in (None, op.stream))
+        op.blocking
+        or (isinstance(after, program.Synchronize) and after.event is None and after.stream in (None, op.stream))
         for op, after in copies
     )
 
 
-def is_recorded(schedule: Schedule) -> bool:
+def is_recorded(schedule: program.Schedule) -> bool:
     """Return True if a schedule says what a host took: between its calls, or for them."""
-    return any(isinstance(op, HostWork | WaitThread) or op.call_s is not None for op in schedule.ops)
+    return any(isinstance(op, program.HostWork | program.WaitThread) or op.call_s is not None for op in schedule.ops)
 
 
-def has_more(schedule: Schedule) -> bool:
+def has_more(schedule: program.Schedule) -> bool:
     """Return True if the schedule has something of the host's that a pipeline of its steps has not."""
-    of_host = (op for op in schedule.ops[: last_work(schedule)] if isinstance(op, HostOp))
-    return any(not isinstance(op, HostWork) or is_of_a_call(op) for op in of_host)
+    of_host = (op for op in schedule.ops[: last_work(schedule)] if isinstance(op, program.HostOp))
+    return any(not isinstance(op, program.HostWork) or is_of_a_call(op) for op in of_host)

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from same_work import ON_CARD, ON_HOST, amounts, pipelines
 from strategies import devices, h2d, kernel, schedules
 
+from streamsim import transform
 from streamsim.advice import Values, advise, explain
 from streamsim.device import Device, load_device, with_memory_limit
 from streamsim.errors import InputError
@@ -36,16 +37,6 @@ from streamsim.program import (
     prefetch,
     ring,
     serial,
-)
-from streamsim.transform import (
-    NON_BLOCKING,
-    Dependences,
-    Source,
-    Work,
-    chunk_count,
-    in_chunks,
-    in_streams,
-    with_buffers,
 )
 
 FACTORS, STREAMS = Values().factors, Values().streams
@@ -76,9 +67,9 @@ def test_a_loop_whose_host_works_is_put_right_and_works_as_much_for_each_chunk(
     asked: tuple[Workload, Config], device: Device
 ) -> None:
     """So long before each of those that it then has, and over all what goes with the data."""
-    (workload, config), source = asked, Source(*asked)
+    (workload, config), source = asked, transform.Source(*asked)
     schedule = config.schedule(workload)
-    for _, trial, (changed, _) in tried(Work(schedule, device), source):
+    for _, trial, (changed, _) in tried(transform.Work(schedule, device), source):
         cut = re.search(r"cut into (\d+)", trial.text)
         chunks = int(cut[1]) if cut else config.chunks
         works = round((workload.host_load_s + chunks * workload.host_work_s) * 1e12)
@@ -95,7 +86,7 @@ def test_no_remedy_needs_more_room_than_there_is(schedule: Schedule, spare: int)
     """Whatever is to blame; and those that have room are the ones that there are without a limit."""
     limit = schedule.device_bytes + spare
     of_any, of_those_that_fit = (
-        [(trial.text, changed.device_bytes) for _, trial, (changed, _) in tried(Work(schedule, device))]
+        [(trial.text, changed.device_bytes) for _, trial, (changed, _) in tried(transform.Work(schedule, device))]
         for device in (load_device("h200"), with_memory_limit(load_device("h200"), limit))
     )
     assert of_those_that_fit == [(text, n_bytes) for text, n_bytes in of_any if n_bytes <= limit]
@@ -124,10 +115,10 @@ def unnamed(schedule: Schedule) -> Schedule:
 def test_a_pattern_cut_or_merged_is_the_pattern_with_other_chunks(pattern: Any, memory: Any, streams: int) -> None:
     schedule = pattern(WORKLOAD, 8, streams, memory)
     for chunks in (n for pieces in FACTORS for n in (8 * pieces, 8 // pieces)):
-        made, _ = in_chunks(schedule, chunks)
+        made, _ = transform.in_chunks(schedule, chunks)
         assert unnamed(made) == unnamed(pattern(WORKLOAD, chunks, min(streams, chunks), memory))
     for other in STREAMS:
-        assert unnamed(in_streams(schedule, other)) == unnamed(pattern(WORKLOAD, 8, other, memory))
+        assert unnamed(transform.in_streams(schedule, other)) == unnamed(pattern(WORKLOAD, 8, other, memory))
 
 
 @pytest.mark.parametrize("pattern", [depth_first, breadth_first])
@@ -139,8 +130,8 @@ def test_arrays_that_are_copied_once_stay_so_however_a_pattern_is_cut(pattern: A
     """The pattern with other chunks or streams, with as many waits: some stand elsewhere, where they cost the same."""
     workload = replace(WORKLOAD, **once)
     schedule = pattern(workload, 8, streams)
-    several = [(in_chunks(schedule, chunks)[0], chunks, streams) for chunks in (16, 4)]
-    for made, chunks, over in (*several, (in_streams(schedule, 3), 8, 3)):
+    several = [(transform.in_chunks(schedule, chunks)[0], chunks, streams) for chunks in (16, 4)]
+    for made, chunks, over in (*several, (transform.in_streams(schedule, 3), 8, 3)):
         meant, ideal = pattern(workload, chunks, over), load_device("ideal")
         assert Counter(map(type, made.ops)) == Counter(map(type, meant.ops))
         assert amounts(made) == amounts(meant)
@@ -153,7 +144,7 @@ def test_a_sum_is_copied_back_behind_all_kernels_whatever_is_changed(order: Any,
     """Of 8 bytes only the first chunk's kernel is said to write any; where they are copied says that it is a sum."""
     schedule = order(replace(WORKLOAD, outputs=(), d2h_once=once))
     count = 0
-    for _, trial, (changed, device) in tried(Work(schedule, load_device("h200").with_connections(1))):
+    for _, trial, (changed, device) in tried(transform.Work(schedule, load_device("h200").with_connections(1))):
         count += 1
         spans = simulate(changed, device).spans
         last = max(span.end_s for span in spans if span.engine == "compute")
@@ -178,7 +169,9 @@ def in_turn(kernels: list[int], barrier: bool = False, each: int = 1 << 20) -> S
         done += many
     buffers = tuple(Buffer(name, done * each, "device" if name[0] == "d" else "pinned") for name in BUFFERS_IN_TURN)
     events: list[Op] = [RecordEvent(0, 1), WaitEvent(0, 2)] if barrier else []
-    return Schedule((*ops, *events, *back, Synchronize()), NON_BLOCKING * (1 + barrier), buffers, int(barrier))
+    return Schedule(
+        (*ops, *events, *back, Synchronize()), transform.NON_BLOCKING * (1 + barrier), buffers, int(barrier)
+    )
 
 
 BUFFERS_IN_TURN = ("h_in", "h_out", "d_in", "d_out")
@@ -193,21 +186,21 @@ BUFFERS_IN_TURN = ("h_in", "h_out", "d_in", "d_out")
     ],
 )
 def test_a_copy_back_is_of_the_chunk_whose_data_it_copies(schedule: Schedule, chunks: int) -> None:
-    needs = Dependences(schedule)
+    needs = transform.Dependences(schedule)
     assert not needs.common
-    assert chunk_count(schedule) == chunks
+    assert transform.chunk_count(schedule) == chunks
 
 
 @pytest.mark.parametrize("name", ["ideal", "rtx3090", "h200"])
 def test_a_ring_with_more_buffers_is_a_larger_ring(name: str) -> None:
     device = load_device(name)
-    larger = with_buffers(ring(WORKLOAD, 8, 2, 2), 2)
+    larger = transform.with_buffers(ring(WORKLOAD, 8, 2, 2), 2)
     assert [b.bytes for b in larger.buffers if b.memory == "device"] == [1 << 23] * 8
     assert simulate(larger, device).makespan_s == simulate(ring(WORKLOAD, 8, 4, 2), device).makespan_s
-    freed = in_streams(with_buffers(ring(WORKLOAD, 8, 2, 2), 0), 8)
+    freed = transform.in_streams(transform.with_buffers(ring(WORKLOAD, 8, 2, 2), 0), 8)
     assert simulate(freed, device).makespan_s == simulate(depth_first(WORKLOAD, 8, 8), device).makespan_s
     with pytest.raises(InputError, match="no buffer is used twice"):
-        with_buffers(depth_first(WORKLOAD, 8, 2), 0)
+        transform.with_buffers(depth_first(WORKLOAD, 8, 2), 0)
 
 
 def named(at: int, after: int = 0) -> list[Op]:
@@ -231,7 +224,7 @@ def named(at: int, after: int = 0) -> list[Op]:
 def test_what_the_data_forbids_is_neither_cut_nor_merged(ops: list[Op], pieces: int) -> None:
     schedule = Schedule(tuple(ops), ("non-blocking",) * 2, (ON_HOST, ON_CARD))
     with pytest.raises(InputError):
-        in_chunks(schedule, pieces or 1)
+        transform.in_chunks(schedule, pieces or 1)
 
 
 # What comes first
@@ -285,7 +278,7 @@ def test_more_connections_are_advised_only_where_the_card_can_have_them() -> Non
     schedule = breadth_first(WORKLOAD, 4, 4)
 
     def advised(device: Device) -> bool:
-        texts = [trial.text for key, trial, _ in tried(Work(schedule, device)) if key == "connections"]
+        texts = [trial.text for key, trial, _ in tried(transform.Work(schedule, device)) if key == "connections"]
         assert texts
         return any(text.startswith("set CUDA_DEVICE_MAX_CONNECTIONS=") for text in texts)
 

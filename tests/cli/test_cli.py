@@ -13,29 +13,22 @@ from made_recordings import export, kineto, pipeline, span
 from stamped import figures, printed, unstamped
 
 import streamsim
+from streamsim import program
 from streamsim.analysis import predict, work_bound
 from streamsim.cli import app
 from streamsim.device import KINDS, device_names, dump_device, load_device, write_device
 from streamsim.files import write_toml
 from streamsim.model import simulate
-from streamsim.program import (
-    Layer,
-    Layers,
-    Workload,
-    WorkloadKernel,
-    build,
-    depth_first,
-    parse_schedule,
-    read_schedule,
-    serial,
-    write_schedule,
-)
 from streamsim.search import Grid
 from streamsim_validate.cli import main as validate
 
 PIPELINE = ["predict", "--h2d", "64MiB", "--kernel", "0.57ms", "--d2h", "64MiB"]
-LAYERS = Layers(tuple(Layer(1 << 26, (WorkloadKernel(duration_s=1e-3),), name) for name in ("embedding", "x", "head")))
-WORKLOAD = Workload(None, (1 << 26,), (1 << 26,), (WorkloadKernel("kernel", 0.57e-3),))
+LAYERS = program.Layers(
+    tuple(
+        program.Layer(1 << 26, (program.WorkloadKernel(duration_s=1e-3),), name) for name in ("embedding", "x", "head")
+    )
+)
+WORKLOAD = program.Workload(None, (1 << 26,), (1 << 26,), (program.WorkloadKernel("kernel", 0.57e-3),))
 
 
 def test_every_result_says_by_which_version_and_profile_it_was_made(
@@ -84,7 +77,7 @@ def test_every_option_reaches_the_pattern(
     capsys: pytest.CaptureFixture[str], options: str, arguments: dict[str, Any]
 ) -> None:
     said = unstamped(figures(capsys, *PIPELINE, "--chunks", "8", *options.split()))
-    schedule = build(WORKLOAD, chunks=8, **arguments)
+    schedule = program.build(WORKLOAD, chunks=8, **arguments)
     asked = arguments.get("memory", "pinned"), arguments.get("launch", "live")
     expected = json.loads(json.dumps(predict(schedule, "h200").beside(work_bound(WORKLOAD, "h200", *asked)).to_json()))
     inputs = said.pop("inputs")
@@ -92,7 +85,7 @@ def test_every_option_reaches_the_pattern(
     assert said == expected
     assert {name: inputs[name] for name in arguments} == arguments
     wanted = printed(capsys, "code", "--as", "schedule", *PIPELINE[1:], "--chunks", "8", *options.split())
-    assert parse_schedule(wanted.encode()) == schedule
+    assert program.parse_schedule(wanted.encode()) == schedule
 
 
 def test_a_schedules_file_is_predicted_as_its_pipeline_is(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -100,12 +93,12 @@ def test_a_schedules_file_is_predicted_as_its_pipeline_is(capsys: pytest.Capture
     recorded = [tmp_path / name for name in ("of-file.json.gz", "of-pipeline.json.gz")]
     shape = (*PIPELINE[1:], "--chunks", "8", "--streams", "2")
     assert printed(capsys, "code", *shape, "--as", "schedule", "-o", str(path)) == ""
-    schedule = read_schedule(path)
+    schedule = program.read_schedule(path)
     said = figures(capsys, "predict", str(path), "--device", "a100", "--recording", str(recorded[0]))
     predicted = figures(capsys, "predict", *shape, "--device", "a100", "--recording", str(recorded[1]))
     traces = [gzip.decompress(one.read_bytes()) for one in recorded]
     assert traces[0] == traces[1]
-    assert schedule.unchunked == serial(WORKLOAD)
+    assert schedule.unchunked == program.serial(WORKLOAD)
     assert said.pop("inputs") == {"schedule": str(path), "device": "a100", "connections": None}
     assert predicted.pop("inputs")["chunks"] == 8
     of_work = {"work_bound_s": None, "work_bound_by": None}  # a schedule is cut already
@@ -120,14 +113,14 @@ def test_one_schedule_has_one_speed_up_everywhere(capsys: pytest.CaptureFixture[
     predicted = figures(capsys, *PIPELINE, *shape)
     printed(capsys, "code", "--as", "schedule", *PIPELINE[1:], *shape, "-o", str(path))
     simulated = figures(capsys, "predict", str(path))
-    p = predict(build(WORKLOAD, "breadth-first", 3, 2), load_device("h200"))
+    p = predict(program.build(WORKLOAD, "breadth-first", 3, 2), load_device("h200"))
     swept = json.loads(printed(capsys, "sweep", *PIPELINE[1:], *shape, "--json"))
     grid = Grid(chunks=(3,), streams=(2,), order=("breadth-first",))
     best = streamsim.best(WORKLOAD, load_device("h200"), grid).to_json()
     for said in (predicted, simulated, p.to_json(), swept, best | {"speedup": best["best"]["speedup"]}):
         assert (said["serial_s"], said["speedup"]) == (p.serial_s, p.speedup)
         assert said.get("serial_program", "unchunked") == "unchunked"
-    assert p.serial_s == simulate(serial(WORKLOAD), load_device("h200")).makespan_s
+    assert p.serial_s == simulate(program.serial(WORKLOAD), load_device("h200")).makespan_s
 
 
 def test_devices(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,7 +168,7 @@ def test_every_example_in_the_help_runs(
     if words != ("init",):
         write_toml(WORKLOAD, tmp_path / "workload.toml")
     for name in ("schedule.json", "program.json", "before.json", "after.json"):
-        write_schedule(depth_first(WORKLOAD, 4, 2), tmp_path / name)
+        program.write_schedule(program.depth_first(WORKLOAD, 4, 2), tmp_path / name)
     write_toml(LAYERS, tmp_path / "layers.toml")
     write_device(load_device("ideal"), tmp_path / "my-card.toml")
     (tmp_path / "loop.toml").write_text('batch = 256\nbatch_bytes = "150MB"\nstep = "45ms"\n')

@@ -16,24 +16,11 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from made_recordings import kernel, kineto, pipeline, span
 
+from streamsim import program
 from streamsim.cli import main
 from streamsim.device import load_device, parse_device, write_device
 from streamsim.errors import FORMULA, from_cell, printable, to_cell
 from streamsim.files import write_toml
-from streamsim.program import (
-    Buffer,
-    Copy,
-    Kernel,
-    Layer,
-    Layers,
-    Region,
-    Schedule,
-    Synchronize,
-    Workload,
-    WorkloadKernel,
-    parse_schedule,
-    write_schedule,
-)
 
 CLIPBOARD = "\x1b]52;c;aGk=\x07"  # an OSC 52 sequence
 HOSTILE = [f"{CLIPBOARD}\x1b[2J\x9b31m", "a\rb\nc\td\x00\x08\x7f\u202egnp.exe", "[red]a[/red][/]", "=1+1"]
@@ -60,15 +47,15 @@ def files(name: str) -> None:
     card = load_device("h200")
     known = dict.fromkeys(card.sources, f"assumed: {name}")
     write_device(msgspec.structs.replace(card, name=name, description=name, link=name, sources=known), "card.toml")
-    kernels = (WorkloadKernel(name, duration_s=20e-6),)
-    write_toml(Workload(1 << 16, (4,), (4,), kernels), "workload.toml")
+    kernels = (program.WorkloadKernel(name, duration_s=20e-6),)
+    write_toml(program.Workload(1 << 16, (4,), (4,), kernels), "workload.toml")
     layer = "".join(name.split(",")).strip() or "layer"
-    write_toml(Layers(tuple(Layer(1 << 20, kernels, f"{layer}{n}") for n in range(3))), "layers.toml")
-    buffers = Buffer(name, 1 << 20, "device"), Buffer(f"{name}h", 1 << 20, "pageable")
-    there, here = Region(name, 0, 1 << 20), Region(f"{name}h", 0, 1 << 20)
-    kernel_op = Kernel(2, name, duration_s=20e-6, reads=(there,), writes=(there,))
-    ops = (Copy("h2d", 1 << 20, 1, here, there), kernel_op, Synchronize()) * 2
-    write_schedule(Schedule(ops, ("non-blocking",) * 2, name=name, buffers=buffers), "schedule.json")
+    write_toml(program.Layers(tuple(program.Layer(1 << 20, kernels, f"{layer}{n}") for n in range(3))), "layers.toml")
+    buffers = program.Buffer(name, 1 << 20, "device"), program.Buffer(f"{name}h", 1 << 20, "pageable")
+    there, here = program.Region(name, 0, 1 << 20), program.Region(f"{name}h", 0, 1 << 20)
+    kernel_op = program.Kernel(2, name, duration_s=20e-6, reads=(there,), writes=(there,))
+    ops = (program.Copy("h2d", 1 << 20, 1, here, there), kernel_op, program.Synchronize()) * 2
+    program.write_schedule(program.Schedule(ops, ("non-blocking",) * 2, name=name, buffers=buffers), "schedule.json")
     events = [*pipeline(), span("user_annotation", name, 0, 90), kernel(300, 30, 10, name=name)]
     events.append({"ph": "M", "name": "process_name", "pid": 420, "tid": 421, "args": {"name": name}})
     properties = [{"id": 0, "name": name, "totalGlobalMem": 1 << 30, "numSms": 4}]
@@ -114,7 +101,9 @@ def test_what_belongs_into_a_file_holds_the_name_and_no_control_character(name: 
     profile = said("devices", "show", "card.toml")
     schedule = said("code", "--as", "schedule", "--layers", "layers.toml")
     assert parse_device(profile).name == name
-    assert any(isinstance(op, Kernel) and op.name == name for op in parse_schedule(schedule.encode()).ops)
+    assert any(
+        isinstance(op, program.Kernel) and op.name == name for op in program.parse_schedule(schedule.encode()).ops
+    )
     assert set(unsafe(profile + schedule)) <= {"\t", "\u202e"}  # which no terminal obeys
 
 

@@ -3,16 +3,8 @@
 from pathlib import Path
 from typing import Any
 
+import code_calls
 import pytest
-from code_calls import (
-    CLOCK,
-    SYNCHRONISE,
-    Call,
-    assert_formatted_and_linted,
-    calls_of,
-    measured,
-    with_events_named,
-)
 from effort import examples
 from fake_arrays import Card, fake_torch_with_layers
 from hypothesis import given
@@ -34,18 +26,18 @@ def layers_of_floats(
     return Layers(tuple(layers), passes, direction=direction)
 
 
-def run(text: str, seed: int = 0) -> tuple[dict[str, Any], list[Call], list[str]]:
+def run(text: str, seed: int = 0) -> tuple[dict[str, Any], list[code_calls.Call], list[str]]:
     """What ``measure`` gives on an emulated card, its calls there, and where on the host each copy came from."""
     card = Card(seed)
-    result = measured(text, fake_torch_with_layers(card), {"repeat": REPEAT, "rows": 3}, time=card)
+    result = code_calls.measured(text, fake_torch_with_layers(card), {"repeat": REPEAT, "rows": 3}, time=card)
     return result, card.log, card.places
 
 
-def runs_of(log: list[Call]) -> list[list[Call]]:
+def runs_of(log: list[code_calls.Call]) -> list[list[code_calls.Call]]:
     """The calls of each run, until the clock is read a second time; it is a third time behind a synchronisation."""
-    clocks = [k for k, call in enumerate(log) if call == CLOCK]
+    clocks = [k for k, call in enumerate(log) if call == code_calls.CLOCK]
     begun, issued, done = clocks[::3], clocks[1::3], clocks[2::3]
-    assert all(log[a + 1 : b] == [SYNCHRONISE] for a, b in zip(issued, done, strict=True))
+    assert all(log[a + 1 : b] == [code_calls.SYNCHRONISE] for a, b in zip(issued, done, strict=True))
     return [log[a + 1 : b] for a, b in zip(begun, issued, strict=True)]
 
 
@@ -72,12 +64,12 @@ def test_a_program_makes_the_calls_of_its_schedule_and_verifies_its_output(
     layers, config = asked
     result, log, places = run(code_of_layers(layers, config), seed)
     schedule = config.schedule(layers)
-    wanted = with_events_named(calls_of(schedule))
+    wanted = code_calls.with_events_named(code_calls.calls_of(schedule))
     serial, *rest = runs_of(log)
     assert {call[-1] for call in serial if call[0] in ("h2d", "kernel")} == {1}
-    assert [call[:-1] for call in with_events_named(serial)] == [call[:-1] for call in wanted]
+    assert [call[:-1] for call in code_calls.with_events_named(serial)] == [call[:-1] for call in wanted]
     assert len(rest) == VERIFIED + 1 + REPEAT
-    assert all(with_events_named(calls) == wanted for calls in rest)
+    assert all(code_calls.with_events_named(calls) == wanted for calls in rest)
     assert result["verified"]
     for name in ("layer_s", *(["backward_s"] if layers.is_backward else [])):
         assert result[name] == [0.001 / REPEAT] * len(layers.steps)
@@ -113,4 +105,4 @@ def texts() -> list[str]:
 
 
 def test_programs_are_formatted_and_linted(tmp_path: Path) -> None:
-    assert_formatted_and_linted(texts(), tmp_path)
+    code_calls.assert_formatted_and_linted(texts(), tmp_path)

@@ -5,19 +5,9 @@ from effort import examples
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from streamsim import diagnosis
 from streamsim.compiled import simulate_one_of_many
 from streamsim.device import load_device
-from streamsim.diagnosis import (
-    APART,
-    AS_MEANT,
-    MISTAKES,
-    STOPPED_EARLY,
-    Diagnosis,
-    Mistake,
-    diagnose,
-    made,
-    pairs,
-)
 from streamsim.program import (
     Config,
     Copy,
@@ -64,25 +54,27 @@ def work_of(schedule: Schedule) -> tuple[int, int, float]:
 
 
 @examples(60)
-@given(workloads, configs, st.sampled_from(MISTAKES), st.floats(0, 1))
-def test_the_mistake_that_was_made_is_found(workload: Workload, config: Config, mistake: Mistake, level: float) -> None:
+@given(workloads, configs, st.sampled_from(diagnosis.MISTAKES), st.floats(0, 1))
+def test_the_mistake_that_was_made_is_found(
+    workload: Workload, config: Config, mistake: diagnosis.Mistake, level: float
+) -> None:
     """What explains any time gives way to it; what is to be measured next tells two of the explanations apart."""
-    wrong = made([mistake], meant(workload, config), level)
-    found = diagnose(workload, "rtx4090", seconds(wrong), config)
+    wrong = diagnosis.made([mistake], meant(workload, config), level)
+    found = diagnosis.diagnose(workload, "rtx4090", seconds(wrong), config)
     as_meant = seconds(meant(workload, config))
     if abs(seconds(wrong) / as_meant - 1) > 0.01:
         assert (mistake.title,) in [one.titles for one in found.fitting]
     else:
-        assert found.fitting[0].title == AS_MEANT
+        assert found.fitting[0].title == diagnosis.AS_MEANT
     if not mistake.is_open_ended:
         assert not any(one.is_open_ended for one in found.simplest)
     if found.next is not None:
         times = sorted(time for _, time in found.next.says)
-        assert any(one.high_s * APART <= two.low_s for one in times for two in times)
+        assert any(one.high_s * diagnosis.APART <= two.low_s for one in times for two in times)
     assert_in_order(found, seconds(wrong))
 
 
-def assert_in_order(found: Diagnosis, measured: float) -> None:
+def assert_in_order(found: diagnosis.Diagnosis, measured: float) -> None:
     """What fits comes first, and the rest by how near it is."""
     assert [one.fits for one in found.explanations] == sorted((one.fits for one in found.explanations), reverse=True)
     rest = [abs(one.off) for one in found.explanations if not one.fits]
@@ -94,10 +86,10 @@ def assert_in_order(found: Diagnosis, measured: float) -> None:
 
 
 @examples(60)
-@given(workloads, configs, st.sampled_from([(mistake,) for mistake in MISTAKES] + list(pairs())))
-def test_a_mistake_changes_no_work(workload: Workload, config: Config, mistakes: tuple[Mistake, ...]) -> None:
+@given(workloads, configs, st.sampled_from([(mistake,) for mistake in diagnosis.MISTAKES] + list(diagnosis.pairs())))
+def test_a_mistake_changes_no_work(workload: Workload, config: Config, mistakes: tuple[diagnosis.Mistake, ...]) -> None:
     program = meant(workload, config)
-    wrong = made(mistakes, program)
+    wrong = diagnosis.made(mistakes, program)
     assert work_of(wrong.schedule) == work_of(program.schedule)
 
 
@@ -111,8 +103,8 @@ def test_equal_stages_by_hand() -> None:
     ideal = load_device("ideal")
     h2d_s = 64e6 / ideal.h2d.bandwidth_bytes_per_s
     work = workload_of_sizes(["64MB"], [h2d_s], ["64MB"])
-    found = {one.title: one.times_s[0].low_s for one in diagnose(work, ideal, 3 * h2d_s, FOUR).explanations}
-    assert found[AS_MEANT] == pytest.approx(1.5 * h2d_s, rel=1e-4)
+    found = {one.title: one.times_s[0].low_s for one in diagnosis.diagnose(work, ideal, 3 * h2d_s, FOUR).explanations}
+    assert found[diagnosis.AS_MEANT] == pytest.approx(1.5 * h2d_s, rel=1e-4)
     for title in ("copies block the host", "one stream for all chunks"):
         assert found[title] == pytest.approx(3 * h2d_s, rel=1e-4)
     # One engine copies 8 quarters of both directions; depth-first nothing overlaps on it: N s.
@@ -123,18 +115,18 @@ def test_a_clock_that_stops_early_is_recognised() -> None:
     program = meant(WORK, MEANT)
     returned_s = next(
         one.times_s[0].low_s
-        for one in diagnose(WORK, "rtx4090", 1e-3, MEANT).explanations
-        if one.mistakes == (STOPPED_EARLY,)
+        for one in diagnosis.diagnose(WORK, "rtx4090", 1e-3, MEANT).explanations
+        if one.mistakes == (diagnosis.STOPPED_EARLY,)
     )
     assert returned_s < seconds(program) / 10
-    assert diagnose(WORK, "rtx4090", returned_s, MEANT).simplest[0].mistakes == (STOPPED_EARLY,)
+    assert diagnosis.diagnose(WORK, "rtx4090", returned_s, MEANT).simplest[0].mistakes == (diagnosis.STOPPED_EARLY,)
 
 
 def test_what_nothing_explains_is_said() -> None:
-    found = diagnose(WORK, "rtx4090", 1e3, MEANT)
+    found = diagnosis.diagnose(WORK, "rtx4090", 1e3, MEANT)
     assert not found.fitting
     assert "no usual mistake takes just so long" in found.verdict
-    found = diagnose(WORK, "rtx4090", 0.8 * seconds(meant(WORK, MEANT)), MEANT)
+    found = diagnosis.diagnose(WORK, "rtx4090", 0.8 * seconds(meant(WORK, MEANT)), MEANT)
     assert not found.fitting
     assert "it takes less time than it should" in found.verdict
 
@@ -142,7 +134,7 @@ def test_what_nothing_explains_is_said() -> None:
 @pytest.mark.parametrize("work", [WORK, workload_of_sizes(kernels=["1ms"]), workload_of_sizes(d2h=["3kB"])])
 def test_what_is_far_too_long_is_the_clocks_fault(work: Workload) -> None:
     """A program with nothing but kernels, or nothing but a copy, too."""
-    found = diagnose(work, "rtx4090", 2.0)
+    found = diagnosis.diagnose(work, "rtx4090", 2.0)
     assert "was the clock right?" in found.verdict
     assert all(one.is_open_ended for one in found.simplest[:2])
     assert found.next is not None
@@ -153,8 +145,8 @@ def test_what_is_far_too_long_is_the_clocks_fault(work: Workload) -> None:
 def test_a_second_measurement_is_told_from_the_first(size: int, level: float) -> None:
     """A pageable copy holds the host: from how cold its memory was follows when its call returns."""
     copy = workload_of_sizes(d2h=[size])
-    wrong = made([MISTAKES[0]], meant(copy, Config()), level)
-    found = diagnose(copy, "rtx4090", seconds(wrong))
+    wrong = diagnosis.made([diagnosis.MISTAKES[0]], meant(copy, Config()), level)
+    found = diagnosis.diagnose(copy, "rtx4090", seconds(wrong))
     assume(found.next is not None)
     assert found.next is not None
-    assert dict(found.next.says)[MISTAKES[0].title].low_s == pytest.approx(seconds(wrong), rel=1e-2, abs=2e-6)
+    assert dict(found.next.says)[diagnosis.MISTAKES[0].title].low_s == pytest.approx(seconds(wrong), rel=1e-2, abs=2e-6)

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import devices, make_device, schedules
 
+from streamsim import program
 from streamsim.device import (
     KINDS,
     Device,
@@ -22,29 +23,16 @@ from streamsim.device import (
     schema,
 )
 from streamsim.files import dump_toml
-from streamsim.program import (
-    Buffer,
-    Copy,
-    Kernel,
-    Region,
-    Schedule,
-    Workload,
-    WorkloadKernel,
-    dump_schedule,
-    parse_schedule,
-    parse_workload,
-    read_schedule,
-)
 
 fractions = st.floats(1e-6, 1.0)
 times = st.floats(1e-9, 86_400.0)
 workloads = st.builds(
-    Workload,
+    program.Workload,
     elements=st.integers(1, 1 << 30),
     inputs=st.lists(st.integers(1, 4096), max_size=3).map(tuple),
     outputs=st.lists(st.integers(1, 4096), max_size=3).map(tuple),
     kernels=st.lists(
-        st.builds(WorkloadKernel, texts.filter(len), st.none() | times, st.integers(0, 9), fractions),
+        st.builds(program.WorkloadKernel, texts.filter(len), st.none() | times, st.integers(0, 9), fractions),
         min_size=1,
         max_size=3,
     ).map(tuple),
@@ -53,12 +41,12 @@ workloads = st.builds(
 
 
 @st.composite
-def any_schedules(draw: st.DrawFn) -> Schedule:
+def any_schedules(draw: st.DrawFn) -> program.Schedule:
     """Random schedules, with any name and with times and fills of any digits."""
     schedule = draw(schedules())
     ops = tuple(
         msgspec.structs.replace(op, duration_s=draw(times), fill=draw(fractions), name=draw(texts))
-        if isinstance(op, Kernel) and op.duration_s is not None
+        if isinstance(op, program.Kernel) and op.duration_s is not None
         else op
         for op in schedule.ops
     )
@@ -87,9 +75,11 @@ def any_devices(draw: st.DrawFn) -> Device:
 
 
 @given(any_schedules(), workloads, any_devices())
-def test_what_is_written_comes_back_exactly(schedule: Schedule, workload: Workload, device: Device) -> None:
-    assert parse_schedule(dump_schedule(schedule)) == schedule
-    assert parse_workload(dump_toml(workload)) == workload
+def test_what_is_written_comes_back_exactly(
+    schedule: program.Schedule, workload: program.Workload, device: Device
+) -> None:
+    assert program.parse_schedule(program.dump_schedule(schedule)) == schedule
+    assert program.parse_workload(dump_toml(workload)) == workload
     assert parse_device(dump_device(device)) == device
 
 
@@ -101,7 +91,9 @@ def test_every_shipped_device_comes_back_exactly(name: str) -> None:
 @pytest.mark.parametrize("kind", ["schedule", "workload", "device"])
 def test_the_schema_names_every_field_and_where_text_may_stand_for_a_number(kind: str) -> None:
     definitions = schema(kind)["$defs"]
-    parts: list[type[msgspec.Struct]] = [Copy, Kernel, Region, Buffer] if kind == "schedule" else []
+    parts: list[type[msgspec.Struct]] = (
+        [program.Copy, program.Kernel, program.Region, program.Buffer] if kind == "schedule" else []
+    )
     for struct in (KINDS[kind], *parts):
         assert set(struct.__struct_fields__) <= set(definitions[struct.__name__]["properties"])
     place, field, expected = {
@@ -114,7 +106,9 @@ def test_the_schema_names_every_field_and_where_text_may_stand_for_a_number(kind
 
 
 def test_quantities_in_a_workload() -> None:
-    assert parse_workload(WORKLOAD) == Workload(1 << 24, (4, 8), (), (WorkloadKernel(duration_s=0.57e-3),))
+    assert program.parse_workload(WORKLOAD) == program.Workload(
+        1 << 24, (4, 8), (), (program.WorkloadKernel(duration_s=0.57e-3),)
+    )
 
 
 @pytest.mark.parametrize(
@@ -166,5 +160,5 @@ def test_a_pipe_with_a_name_is_read_however_slowly_it_is_written(
 
     writer = threading.Thread(target=write)
     writer.start()
-    assert read_schedule(path) == parse_schedule(document())
+    assert program.read_schedule(path) == program.parse_schedule(document())
     writer.join()

@@ -9,16 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from streamsim import program
 from streamsim.device import dump_device, parse_device, read_device
 from streamsim.errors import InputError, Notice
 from streamsim.files import dump_toml
-from streamsim.program import (
-    dump_schedule,
-    parse_schedule,
-    parse_workload,
-    read_schedule,
-    read_workload,
-)
 from streamsim.recorded import read_recording, summarise
 from streamsim.search import read_asked, sweep_of
 from streamsim_validate.calibrate import read_samples
@@ -57,8 +51,8 @@ def _done(read: Callable[[Any], Any]) -> Callable[[Any], bool]:
 
 
 FILES: dict[str, Callable[[Path], bool]] = {
-    "schedule": _and_again(read_schedule, dump_schedule, parse_schedule),
-    "workload": _and_again(read_workload, dump_toml, parse_workload),
+    "schedule": _and_again(program.read_schedule, program.dump_schedule, program.parse_schedule),
+    "workload": _and_again(program.read_workload, dump_toml, program.parse_workload),
     "device": _and_again(read_device, dump_device, parse_device),
     "sweep": _done(lambda path: sweep_of(read_asked(path))),
     "record": _done(read_record),

@@ -6,30 +6,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from streamsim import program
 from streamsim.device import Device, load_device
 from streamsim.model import simulate
-from streamsim.program import (
-    Schedule,
-    Workload,
-    WorkloadKernel,
-    breadth_first,
-    depth_first,
-    prefetch,
-    ring,
-    serial,
-)
 
 IDEAL = card.make_device()
 STAGE = st.integers(1, 9)
 
 
-def chunked(h: int, k: int, d: int, chunks: int) -> Workload:
+def chunked(h: int, k: int, d: int, chunks: int) -> program.Workload:
     """A workload each of whose ``chunks`` chunks takes h, k and d ticks (a chunk is 10 elements)."""
-    kernel = WorkloadKernel(duration_s=10 * chunks * k * card.NS)
-    return Workload(elements=10 * chunks, inputs=(h,), outputs=(d,), kernels=(kernel,))
+    kernel = program.WorkloadKernel(duration_s=10 * chunks * k * card.NS)
+    return program.Workload(elements=10 * chunks, inputs=(h,), outputs=(d,), kernels=(kernel,))
 
 
-def makespan(schedule: Schedule, device: Device = IDEAL) -> int:
+def makespan(schedule: program.Schedule, device: Device = IDEAL) -> int:
     """In units of 10 ticks: the stages of ``chunked`` are then h, k and d."""
     ticks = round(simulate(schedule, device).makespan_s * 1e9)
     assert ticks % 10 == 0
@@ -43,7 +34,7 @@ def test_depth_first_over_streams_on_two_copy_engines(h: int, k: int, d: int, ch
     s, m = h + k + d, max(h, k, d)
     rounds = (chunks - 1) // streams
     expected = max(s + (chunks - 1) * m, (rounds + 1) * s + (chunks - 1 - rounds * streams) * m)
-    assert makespan(depth_first(chunked(h, k, d, chunks), chunks, streams)) == expected
+    assert makespan(program.depth_first(chunked(h, k, d, chunks), chunks, streams)) == expected
 
 
 @given(STAGE, STAGE, STAGE, st.integers(1, 20), st.integers(1, 20))
@@ -52,7 +43,7 @@ def test_depth_first_on_one_copy_engine_in_issue_order_overlaps_nothing(
 ) -> None:
     # H2D i + 1 stands behind D2H i on the engine, and D2H i waits for kernel i: N s whatever the streams.
     device = card.make_device(copy_engines=1, connections=1)
-    assert makespan(depth_first(chunked(h, k, d, chunks), chunks, streams), device) == chunks * (h + k + d)
+    assert makespan(program.depth_first(chunked(h, k, d, chunks), chunks, streams), device) == chunks * (h + k + d)
 
 
 @given(STAGE, STAGE, STAGE, st.integers(1, 20))
@@ -64,8 +55,8 @@ def test_breadth_first_with_a_stream_a_chunk_equals_depth_first_on_two_copy_engi
     for connections in (1, 32):
         device = card.make_device(connections=connections)
         expected = h + k + d + (chunks - 1) * max(h, k, d)
-        assert makespan(breadth_first(workload, chunks, chunks), device) == expected
-        assert makespan(depth_first(workload, chunks, chunks), device) == expected
+        assert makespan(program.breadth_first(workload, chunks, chunks), device) == expected
+        assert makespan(program.depth_first(workload, chunks, chunks), device) == expected
 
 
 @given(STAGE, STAGE, STAGE, st.integers(1, 20))
@@ -75,7 +66,10 @@ def test_breadth_first_with_a_stream_a_chunk_on_one_copy_engine(h: int, k: int, 
     for j in range(chunks):
         end = max(end, h + k + j * max(h, k)) + d
     workload = chunked(h, k, d, chunks)
-    assert makespan(breadth_first(workload, chunks, chunks), card.make_device(copy_engines=1, connections=1)) == end
+    assert (
+        makespan(program.breadth_first(workload, chunks, chunks), card.make_device(copy_engines=1, connections=1))
+        == end
+    )
 
 
 @given(STAGE, STAGE, STAGE, st.integers(1, 20))
@@ -83,16 +77,16 @@ def test_serial_and_one_stream_take_the_sum(h: int, k: int, d: int, chunks: int)
     workload = chunked(h, k, d, chunks)
     for copy_engines in (0, 1, 2):
         device = card.make_device(copy_engines=copy_engines)
-        assert makespan(serial(workload, chunks), device) == chunks * (h + k + d)
-        assert makespan(depth_first(workload, chunks, 1), device) == chunks * (h + k + d)
-        assert makespan(serial(workload), device) == chunks * (h + k + d)
+        assert makespan(program.serial(workload, chunks), device) == chunks * (h + k + d)
+        assert makespan(program.depth_first(workload, chunks, 1), device) == chunks * (h + k + d)
+        assert makespan(program.serial(workload), device) == chunks * (h + k + d)
 
 
 @given(STAGE, st.integers(1, 30))
 def test_equal_stages_gain_the_textbook_factor(stage: int, chunks: int) -> None:
     # (N + 2) / (3 N) of the serial time; with N = 4 one half.
     workload = chunked(stage, stage, stage, chunks)
-    overlapped, alone = makespan(depth_first(workload, chunks, chunks)), makespan(serial(workload))
+    overlapped, alone = makespan(program.depth_first(workload, chunks, chunks)), makespan(program.serial(workload))
     assert overlapped * 3 * chunks == alone * (chunks + 2)
     assert chunks != 4 or overlapped * 2 == alone
 
@@ -100,17 +94,19 @@ def test_equal_stages_gain_the_textbook_factor(stage: int, chunks: int) -> None:
 @given(STAGE, STAGE, st.integers(1, 20), st.integers(2, 5))
 def test_prefetch_hides_the_shorter_of_copy_and_kernel(h: int, k: int, batches: int, buffers: int) -> None:
     # No output. Copies one after another (N h) and the last kernel; or the first copy and kernels back to back (N k).
-    workload = Workload(10 * batches, (h,), (), (WorkloadKernel(duration_s=10 * batches * k * card.NS),))
-    assert makespan(prefetch(workload, batches, buffers)) == max(batches * h + k, h + batches * k)
+    workload = program.Workload(
+        10 * batches, (h,), (), (program.WorkloadKernel(duration_s=10 * batches * k * card.NS),)
+    )
+    assert makespan(program.prefetch(workload, batches, buffers)) == max(batches * h + k, h + batches * k)
 
 
 @given(STAGE, STAGE, STAGE, st.integers(1, 20), st.integers(1, 6))
 def test_a_ring_of_k_buffers_equals_k_streams(h: int, k: int, d: int, chunks: int, buffers: int) -> None:
     # Chunk i waits for chunk i - K as a whole, as it does in one of K streams, however many streams there are.
     workload = chunked(h, k, d, chunks)
-    expected = makespan(depth_first(workload, chunks, buffers))
-    assert makespan(ring(workload, chunks, buffers)) == expected
-    assert makespan(ring(workload, chunks, buffers, streams=7 * 11)) == expected
+    expected = makespan(program.depth_first(workload, chunks, buffers))
+    assert makespan(program.ring(workload, chunks, buffers)) == expected
+    assert makespan(program.ring(workload, chunks, buffers, streams=7 * 11)) == expected
 
 
 # The schematic of NVIDIA's "How to Overlap Data Transfers in CUDA C/C++": 4 chunks of 3 equal stages, in chunk units,
@@ -133,5 +129,5 @@ def test_the_blogs_schematic_in_chunk_units(name: str) -> None:
     engines = ("concurrent_kernels", "arbitration", "kernel_signal")
     compute = replace(IDEAL.compute, **{field: getattr(shipped.compute, field) for field in engines})
     device = replace(IDEAL, connections=shipped.connections, copy_engines=shipped.copy_engines, compute=compute)
-    schedules = serial(workload), depth_first(workload, 4, 4), breadth_first(workload, 4, 4)
+    schedules = program.serial(workload), program.depth_first(workload, 4, 4), program.breadth_first(workload, 4, 4)
     assert tuple(makespan(schedule, device) for schedule in schedules) == SCHEMATIC[name]

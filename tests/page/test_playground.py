@@ -22,22 +22,11 @@ import pytest
 import simpy
 from pages import TINY_PYODIDE, data_of, tiny_pyodide
 
+from streamsim import playground
 from streamsim.advice import explain
 from streamsim.cli import main
 from streamsim.cli.playground import fetch
 from streamsim.errors import InputError
-from streamsim.playground import (
-    ARCHIVE,
-    CONTROLS,
-    LESSONS,
-    PINNED,
-    PYODIDE,
-    answer,
-    played,
-    playground_html,
-    prediction_of,
-    read_browser_python,
-)
 from streamsim.rules import TICKS_PER_S
 from streamsim.text import format_seconds
 
@@ -72,13 +61,13 @@ def test_a_page_holds_the_files_and_the_model_and_loads_nothing(tiny: Path) -> N
 
 
 def test_the_packed_model_needs_nothing_but_msgspec_and_simpy(tiny: Path) -> None:
-    packed = zipfile.ZipFile(io.BytesIO(read_browser_python(tiny).files["site.zip"]))
+    packed = zipfile.ZipFile(io.BytesIO(playground.read_browser_python(tiny).files["site.zip"]))
     packed.extractall(tiny, [name for name in packed.namelist() if not name.startswith(("msgspec", "simpy"))])
     for package in (msgspec, simpy):
         shutil.copytree(Path(package.__file__ or "").parent, tiny / package.__name__)
     code = "import absent; from streamsim.playground import answer; print(answer(*__import__('sys').argv[1:]))"
     for asked in ("shown", "reason"):
-        question = (asked, json.dumps(LESSONS[0].choice))
+        question = (asked, json.dumps(playground.LESSONS[0].choice))
         run = subprocess.run(
             [sys.executable, "-S", "-c", code, *question],
             env={**os.environ, "PYTHONPATH": str(tiny)},
@@ -86,7 +75,7 @@ def test_the_packed_model_needs_nothing_but_msgspec_and_simpy(tiny: Path) -> Non
             text=True,
             check=True,
         )
-        assert run.stdout.strip() == answer(*question)
+        assert run.stdout.strip() == playground.answer(*question)
 
 
 NPM = {"no npm": "", "npm fails": "#!/bin/sh\necho 'npm ERR! code ENOTFOUND' >&2\nexit 1\n"}
@@ -98,14 +87,14 @@ NPM = {"no npm": "", "npm fails": "#!/bin/sh\necho 'npm ERR! code ENOTFOUND' >&2
     [
         ("no npm", "npm, which fetches Pyodide, is not installed; or give --pyodide FOLDER"),
         ("npm fails", "npm failed: npm ERR! code ENOTFOUND; or give --pyodide FOLDER"),
-        ("another file", f"{ARCHIVE}: is another file than the one that streamsim knows"),
-        ("no file", f"{ARCHIVE}: is not there"),
+        ("another file", f"{playground.ARCHIVE}: is another file than the one that streamsim knows"),
+        ("no file", f"{playground.ARCHIVE}: is not there"),
     ],
 )
 def test_what_cannot_be_had_is_said_in_one_line_and_nothing_is_written(
     case: str, said: str, tiny: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    page, archive, npm = tiny / "page.html", tiny / ARCHIVE, tiny / "npm"
+    page, archive, npm = tiny / "page.html", tiny / playground.ARCHIVE, tiny / "npm"
     archive.write_bytes(b"other") if case == "another file" else archive.unlink()
     if NPM.get(case):
         npm.write_text(NPM[case])
@@ -122,9 +111,9 @@ def test_what_cannot_be_had_is_said_in_one_line_and_nothing_is_written(
 
 def test_the_command_of_a_choice_predicts_what_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     chance = random.Random(49)
-    drawn = [{one.name: chance.choice(one.values) for one in CONTROLS} for _ in range(12)]
-    for choice in [*(lesson.choice for lesson in LESSONS), *drawn]:
-        said = json.loads(answer("shown", json.dumps(choice)))
+    drawn = [{one.name: chance.choice(one.values) for one in playground.CONTROLS} for _ in range(12)]
+    for choice in [*(lesson.choice for lesson in playground.LESSONS), *drawn]:
+        said = json.loads(playground.answer("shown", json.dumps(choice)))
         assert main([*shlex.split(said["command"])[1:], "--json"]) == 0
         predicted = json.loads(capsys.readouterr().out)
         lines = {line["name"]: line["makespan"] for line in said["lines"]}
@@ -134,19 +123,19 @@ def test_the_command_of_a_choice_predicts_what_is_shown(capsys: pytest.CaptureFi
 
 
 def test_lessons_show_what_they_say() -> None:
-    choices = {lesson.name: lesson.choice for lesson in LESSONS}
-    found = {name: prediction_of(played(choice)[0]).speedup for name, choice in choices.items()}
+    choices = {lesson.name: lesson.choice for lesson in playground.LESSONS}
+    found = {name: playground.prediction_of(playground.played(choice)[0]).speedup for name, choice in choices.items()}
     assert found["One copy engine"] == 1  # one by one
     assert 1.8 < found["Sixteen chunks"] < 2.2
     assert found["A kernel that is too short"] < 1
     assert found["Pageable memory"] < 1
-    chosen, _ = played({**choices["One copy engine"], "--order": "breadth-first"})  # as it says
-    assert prediction_of(chosen).speedup > 1.3
+    chosen, _ = playground.played({**choices["One copy engine"], "--order": "breadth-first"})  # as it says
+    assert playground.prediction_of(chosen).speedup > 1.3
 
 
 def test_what_is_wrong_with_a_choice_is_an_answer() -> None:
     for name, value in (("--device", "nowhere"), ("--h2d", "much"), ("link.bandwidth", "fast")):
-        said = json.loads(answer("shown", json.dumps({**LESSONS[0].choice, name: value})))
+        said = json.loads(playground.answer("shown", json.dumps({**playground.LESSONS[0].choice, name: value})))
         assert list(said) == ["error"]
         assert value in said["error"]
 
@@ -156,9 +145,11 @@ def test_what_is_wrong_with_a_choice_is_an_answer() -> None:
 
 @pytest.mark.ci
 def test_a_page_whose_python_does_not_start_says_so(look: Look, tiny: Path) -> None:
-    page = look(playground_html(read_browser_python(tiny)))
+    page = look(playground.playground_html(playground.read_browser_python(tiny)))
     page.wait_for_selector(".state:has-text('Python cannot start in this browser: Error: </script>')")
-    assert page.evaluate(MAKESPANS)[0] == round(prediction_of(played(LESSONS[0].choice)[0]).makespan_s * TICKS_PER_S)
+    assert page.evaluate(MAKESPANS)[0] == round(
+        playground.prediction_of(playground.played(playground.LESSONS[0].choice)[0]).makespan_s * TICKS_PER_S
+    )
 
 
 @pytest.mark.ci
@@ -166,7 +157,7 @@ def test_a_page_whose_python_does_not_start_says_so(look: Look, tiny: Path) -> N
 def test_speed_up_and_time_line_are_in_view_beside_the_controls(
     look: Look, tiny: Path, width: int, height: int
 ) -> None:
-    page = look(playground_html(read_browser_python(tiny)))
+    page = look(playground.playground_html(playground.read_browser_python(tiny)))
     page.set_viewport_size({"width": width, "height": height})
     page.wait_for_timeout(60)  # the next frame
     controls = page.locator(".controls").bounding_box()
@@ -183,7 +174,7 @@ def test_speed_up_and_time_line_are_in_view_beside_the_controls(
 
 @pytest.mark.ci
 def test_the_address_and_the_buttons_have_the_pipeline(look: Look, tiny: Path) -> None:
-    html = playground_html(read_browser_python(tiny))
+    html = playground.playground_html(playground.read_browser_python(tiny))
     page = look(html)
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     page.click("[data-lesson='3']")
@@ -191,11 +182,11 @@ def test_the_address_and_the_buttons_have_the_pipeline(look: Look, tiny: Path) -
     link = page.evaluate("navigator.clipboard.readText()")
     choice = "streamsim.playground.choice()"
     assert link == page.url
-    assert look(html, link[link.index("#") :]).evaluate(choice) == page.evaluate(choice) == LESSONS[3].choice
+    assert look(html, link[link.index("#") :]).evaluate(choice) == page.evaluate(choice) == playground.LESSONS[3].choice
     page.click("[data-copy=command]")
     assert page.evaluate("navigator.clipboard.readText()") == page.inner_text("[data-part=command]")
     hostile = look(html, "#--h2d=%3Cimg%20src%3Dx%3E&--device=nowhere&x=1")
-    assert hostile.evaluate(choice) == {**LESSONS[0].choice, "--h2d": "<img src=x>"}
+    assert hostile.evaluate(choice) == {**playground.LESSONS[0].choice, "--h2d": "<img src=x>"}
     assert hostile.locator("img").count() == 0
 
 
@@ -204,13 +195,15 @@ def pyodide_folder() -> Path:
     """STREAMSIM_PYODIDE, or a folder of the user's cache into which the files are fetched once."""
     if given := os.environ.get("STREAMSIM_PYODIDE"):
         return Path(given)
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "streamsim" / f"pyodide-{PYODIDE}"
-    if not all((cache / name).exists() for name in PINNED):
+    cache = (
+        Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "streamsim" / f"pyodide-{playground.PYODIDE}"
+    )
+    if not all((cache / name).exists() for name in playground.PINNED):
         try:
             cache.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(dir=cache) as folder:
                 fetch(Path(folder))
-                for name in PINNED:
+                for name in playground.PINNED:
                     (Path(folder) / name).replace(cache / name)
         except (InputError, OSError) as error:
             pytest.skip(str(error))
@@ -219,16 +212,16 @@ def pyodide_folder() -> Path:
 
 @pytest.mark.ci
 def test_dragging_shows_what_the_model_predicts_here(look: Look, pyodide_folder: Path) -> None:
-    html = playground_html(read_browser_python(pyodide_folder))
+    html = playground.playground_html(playground.read_browser_python(pyodide_folder))
     page = look(html)
     page.set_default_timeout(STARTS_MS)
     page.wait_for_selector(".state:has-text('Every number')")
     for lesson, dragged in ((1, {"--chunks": 7}), (3, {"--h2d": -2, "link.bandwidth": 3})):
         page.click(f"[data-lesson='{lesson}']")
-        choice = dict(LESSONS[lesson].choice)
+        choice = dict(playground.LESSONS[lesson].choice)
         compare(page, choice)
         for name, by in dragged.items():
-            control = next(control for control in CONTROLS if control.name == name)
+            control = next(control for control in playground.CONTROLS if control.name == name)
             choice[name] = control.values[(control.place_of(choice[name]) or 0) + by]
             slider = page.locator(f"[type=range][name='{name}']")
             slider.focus()
@@ -240,7 +233,7 @@ def test_dragging_shows_what_the_model_predicts_here(look: Look, pyodide_folder:
     page.fill("[data-control='--kernel']", "0.123ms")
     page.keyboard.press("Tab")
     compare(page, choice)
-    found = explain(*played(choice)[0][:3])
+    found = explain(*playground.played(choice)[0][:3])
     page.wait_for_selector("[data-part=advice][aria-busy=false]")
     assert page.inner_text("[data-part=advice]") == f"first: {found.advice}"
     again = look(html, page.evaluate("location.hash"))  # a link shows the same pipeline
@@ -253,9 +246,9 @@ def test_dragging_shows_what_the_model_predicts_here(look: Look, pyodide_folder:
 
 def compare(page: Any, choice: dict[str, str]) -> None:
     """Wait for the command of ``choice``, then hold what the page shows against the model of this Python."""
-    work, command = played(choice)
+    work, command = playground.played(choice)
     page.wait_for_selector(f'[data-part=command]:text-is("{command}")')
-    here = prediction_of(work)
+    here = playground.prediction_of(work)
     assert page.evaluate(MAKESPANS) == [round(here.makespan_s * TICKS_PER_S), round(here.serial_s * TICKS_PER_S)]
     assert page.inner_text("[data-part=headline] dt >> nth=0") == format_seconds(here.makespan_s)
     assert page.evaluate("[...streamsim.view.charts[0].line.end]") == list(here.timeline.end)

@@ -7,70 +7,59 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import schedules
 
-from streamsim.program import (
-    Copy,
-    HostWork,
-    Kernel,
-    Memory,
-    Program,
-    RecordEvent,
-    Region,
-    Schedule,
-    Synchronize,
-    WaitThread,
-)
+from streamsim import program
 
 
 def test_slices_are_byte_ranges() -> None:
-    p = Program()
+    p = program.Program()
     x, s = p.device("x", 100), p.stream()
     assert [part.region for part in (x[0:40], x[40:], x[:], x["10":"20B"], x[20:60][10:20])] == [
-        Region("x", 0, 40),
-        Region("x", 40, 60),
-        Region("x", 0, 100),
-        Region("x", 10, 10),
-        Region("x", 30, 10),
+        program.Region("x", 0, 40),
+        program.Region("x", 40, 60),
+        program.Region("x", 0, 100),
+        program.Region("x", 10, 10),
+        program.Region("x", 30, 10),
     ]
     s.kernel(1e-6, reads=[x[:10], x[50:60]], writes=x[20:])
-    reads = (Region("x", 0, 10), Region("x", 50, 10))
-    assert p.schedule().ops == (Kernel(1, duration_s=1e-6, reads=reads, writes=(Region("x", 20, 80),)),)
+    reads = (program.Region("x", 0, 10), program.Region("x", 50, 10))
+    assert p.schedule().ops == (program.Kernel(1, duration_s=1e-6, reads=reads, writes=(program.Region("x", 20, 80),)),)
     assert (x[20:].bytes, x[20:].kind, repr(x[20:])) == (80, "device", "x[20:100] (device)")
 
 
-def rebuilt(schedule: Schedule) -> Schedule:
+def rebuilt(schedule: program.Schedule) -> program.Schedule:
     """The same schedule, written with the builder."""
-    p = Program()
+    p = program.Program()
     streams = [p.legacy_stream, *(p.stream(blocking=kind == "blocking") for kind in schedule.streams)]
     events = [p.event() for _ in range(schedule.events)]
     declare = {"device": p.device, "pinned": p.pinned, "pageable": p.pageable}
     memory = {buffer.name: declare[buffer.memory](buffer.name, buffer.bytes) for buffer in schedule.buffers}
 
-    def part(region: Region) -> Memory:
+    def part(region: program.Region) -> program.Memory:
         return memory[region.buffer][region.offset : region.offset + region.bytes]
 
     for op in schedule.ops:
-        if isinstance(op, Synchronize):
+        if isinstance(op, program.Synchronize):
             if op.event is not None:
                 events[op.event].synchronize()
             else:
                 (p if op.stream is None else streams[op.stream]).synchronize()
             continue
-        if isinstance(op, HostWork):
+        if isinstance(op, program.HostWork):
             p.host_work(op.duration_s, op.name)
             continue
-        assert not isinstance(op, WaitThread)
+        assert not isinstance(op, program.WaitThread)
         assert op.stream is not None
         stream = streams[op.stream]
-        if isinstance(op, Copy):
+        if isinstance(op, program.Copy):
             host, card = (op.bytes if end is None else part(end) for end in (op.host, op.device))
             issue, ends = (stream.copy_in, (card, host)) if op.direction == "h2d" else (stream.copy_out, (host, card))
             issue(*ends, blocking=op.blocking)
-        elif isinstance(op, Kernel):
+        elif isinstance(op, program.Kernel):
             names = ("elements", "parameter", "fill", "threads", "share", "parts")
             more: dict[str, Any] = {name: getattr(op, name) for name in names}
             more |= {"reads": list(map(part, op.reads)), "writes": list(map(part, op.writes))}
             stream.kernel(op.duration_s, op.name, **more)
-        elif isinstance(op, RecordEvent):
+        elif isinstance(op, program.RecordEvent):
             stream.record(events[op.event])
         else:
             stream.wait(events[op.event])
@@ -78,21 +67,23 @@ def rebuilt(schedule: Schedule) -> Schedule:
 
 
 @st.composite
-def any_schedules(draw: st.DrawFn) -> Schedule:
+def any_schedules(draw: st.DrawFn) -> program.Schedule:
     """Those of the other tests of one thread, their kernels on memory, with a name and what they were cut from."""
     plain = draw(schedules(most=30, streams=6, one_thread=True))
     on_card = [buffer.name for buffer in plain.buffers if buffer.memory == "device"]
-    regions = st.lists(st.builds(Region, st.sampled_from(on_card), st.integers(0, 8), st.integers(1, 8)), max_size=3)
+    regions = st.lists(
+        st.builds(program.Region, st.sampled_from(on_card), st.integers(0, 8), st.integers(1, 8)), max_size=3
+    )
     ops = tuple(
         msgspec.structs.replace(op, reads=tuple(draw(regions)), writes=tuple(draw(regions)))
-        if isinstance(op, Kernel)
+        if isinstance(op, program.Kernel)
         else op
         for op in plain.ops
     )
-    unchunked = draw(st.sampled_from((None, Schedule((Synchronize(),)))))
+    unchunked = draw(st.sampled_from((None, program.Schedule((program.Synchronize(),)))))
     return msgspec.structs.replace(plain, ops=ops, name=draw(st.text(max_size=5)), unchunked=unchunked)
 
 
 @given(any_schedules())
-def test_whatever_a_schedule_says_the_builder_says(schedule: Schedule) -> None:
+def test_whatever_a_schedule_says_the_builder_says(schedule: program.Schedule) -> None:
     assert rebuilt(schedule) == schedule

@@ -8,29 +8,22 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from strategies import pipeline_of
 
+from streamsim import program
 from streamsim.errors import InputError
-from streamsim.program import (
-    LAUNCHES,
-    ORDERS,
-    Config,
-    Copy,
-    RecordEvent,
-    build,
-)
 
 WORKLOAD = pipeline_of(64)
 
 
 @st.composite
-def configs(draw: st.DrawFn) -> Config:
+def configs(draw: st.DrawFn) -> program.Config:
     """Any configuration of a few chunks; more streams or buffers than chunks are likely."""
-    order = draw(st.sampled_from(ORDERS))
-    return Config(
+    order = draw(st.sampled_from(program.ORDERS))
+    return program.Config(
         order,
         draw(st.integers(1, 12)),
         1 if order in ("serial", "prefetch") else draw(st.integers(1, 14)),
         draw(st.none() | st.integers(1, 14)) if order in ("depth-first", "prefetch") else None,
-        launch="live" if order == "serial" else draw(st.sampled_from(LAUNCHES)),
+        launch="live" if order == "serial" else draw(st.sampled_from(program.LAUNCHES)),
     )
 
 
@@ -48,12 +41,12 @@ def configs(draw: st.DrawFn) -> Config:
 )
 def test_what_does_not_go_together_is_refused(way: dict[str, Any], said: str) -> None:
     with pytest.raises(InputError) as found:
-        build(WORKLOAD, **way)
+        program.build(WORKLOAD, **way)
     assert str(found.value).startswith(said)
 
 
 @given(configs())
-def test_fitted_is_the_same_program_by_its_least_numbers(config: Config) -> None:
+def test_fitted_is_the_same_program_by_its_least_numbers(config: program.Config) -> None:
     fitted = config.fitted()
     assert fitted.schedule(WORKLOAD).ops == config.schedule(WORKLOAD).ops
     assert fitted.fitted() == fitted
@@ -63,12 +56,12 @@ def test_fitted_is_the_same_program_by_its_least_numbers(config: Config) -> None
 
 
 @given(configs())
-def test_it_says_of_the_program_what_the_program_is(config: Config) -> None:
+def test_it_says_of_the_program_what_the_program_is(config: program.Config) -> None:
     schedule = config.schedule(WORKLOAD)
-    copies = [op for op in schedule if isinstance(op, Copy)]
+    copies = [op for op in schedule if isinstance(op, program.Copy)]
     assert {op.blocking for op in copies} == {config.is_blocking}
     assert len({op.device.buffer for op in copies if op.direction == "h2d" and op.device}) == (config.slots or 1)
     more = replace(config, chunks=config.chunks + 14) if config.buffers is not None else config  # each comes again
-    events = any(isinstance(op, RecordEvent) for op in more.schedule(WORKLOAD))
+    events = any(isinstance(op, program.RecordEvent) for op in more.schedule(WORKLOAD))
     hands_over = more.slots is not None and more.slots % more.streams != 0  # a buffer, from stream to stream
     assert events == (hands_over or more.order in ("prefetch", "relay"))

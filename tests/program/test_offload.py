@@ -11,34 +11,23 @@ from hypothesis import strategies as st
 from layered import Times, directions, layers_of, models, names_of, recurrence
 from msgspec.structs import replace
 
+from streamsim import program
 from streamsim.device import Device
 from streamsim.model import simulate
-from streamsim.program import (
-    Copy,
-    Kernel,
-    Layer,
-    Layers,
-    Offload,
-    PassDirection,
-    Schedule,
-    WaitEvent,
-    WorkloadKernel,
-    loading,
-    offload,
-    one_by_one,
-)
 from streamsim.races import check
 
 IDEAL = card.make_device()
 Model = tuple[list[Times], frozenset[int], int, int]
 
 
-def made(model: Model, direction: PassDirection = "forward", **more: Any) -> tuple[Layers, Offload]:
+def made(
+    model: Model, direction: program.PassDirection = "forward", **more: Any
+) -> tuple[program.Layers, program.Offload]:
     times, resident, depth, passes = model
-    return layers_of(*times, passes=passes, direction=direction), Offload(depth, names_of(resident), **more)
+    return layers_of(*times, passes=passes, direction=direction), program.Offload(depth, names_of(resident), **more)
 
 
-def ticks(schedule: Schedule, device: Device = IDEAL) -> int:
+def ticks(schedule: program.Schedule, device: Device = IDEAL) -> int:
     return round(simulate(schedule, device).makespan_s * 1e9)
 
 
@@ -50,12 +39,12 @@ def test_two_layers_by_hand() -> None:
     # second copy waits for the first kernel, 9 + 6, and its kernel ends at 18. With the first on the card: 6 + 3 or
     # 5 + 3, whichever is later. With the second: 4 + 5 + 3.
     layers = layers_of((4, 5), (6, 3))
-    assert ticks(offload(layers, 2)) == 13
-    assert ticks(offload(layers, 1)) == 18
-    assert ticks(offload(layers, 1, ["layer0"])) == 9
-    assert ticks(offload(layers, 1, ["layer1"])) == 12
-    assert ticks(offload(layers, 1, ["layer0", "layer1"])) == 8
-    assert ticks(one_by_one(layers, "pinned")) == 18
+    assert ticks(program.offload(layers, 2)) == 13
+    assert ticks(program.offload(layers, 1)) == 18
+    assert ticks(program.offload(layers, 1, ["layer0"])) == 9
+    assert ticks(program.offload(layers, 1, ["layer1"])) == 12
+    assert ticks(program.offload(layers, 1, ["layer0", "layer1"])) == 8
+    assert ticks(program.one_by_one(layers, "pinned")) == 18
 
 
 def test_a_pass_forward_and_backward_by_hand() -> None:
@@ -64,14 +53,14 @@ def test_a_pass_forward_and_backward_by_hand() -> None:
     # copied from 27 to 31, and ends at 43. In one buffer only the last one is there: 27 + 27 + 8 + 12 + 12. Backward
     # alone, copies from the last layer on: 4 + 3 x 8; of uneven ones, the copy that nothing hides is another one.
     layers = layers_of(*[(4, 5)] * 3, direction="both")
-    assert [ticks(offload(layers, depth)) for depth in (1, 2, 3, 9)] == [27 + 8 + 2 * 12, 43, 43, 43]
-    assert ticks(offload(replace(layers, passes=2), 3)) == 43 + 39  # all are still there
-    assert ticks(offload(replace(layers, direction="backward"), 2)) == 28
+    assert [ticks(program.offload(layers, depth)) for depth in (1, 2, 3, 9)] == [27 + 8 + 2 * 12, 43, 43, 43]
+    assert ticks(program.offload(replace(layers, passes=2), 3)) == 43 + 39  # all are still there
+    assert ticks(program.offload(replace(layers, direction="backward"), 2)) == 28
     uneven = layers_of((4, 5), (6, 3))
     assert (
-        ticks(offload(replace(uneven, direction="backward"), 2)) == 6 + 6 + 8
+        ticks(program.offload(replace(uneven, direction="backward"), 2)) == 6 + 6 + 8
     )  # 13 forward, with the short copy first
-    assert offload(layers, 1, ["layer0"]).name == "offload K=1, 1 of 3 layers stay, forward and backward"
+    assert program.offload(layers, 1, ["layer0"]).name == "offload K=1, 1 of 3 layers stay, forward and backward"
 
 
 @examples(50)
@@ -80,13 +69,13 @@ def test_kernels_issued_first_run_beside_pageable_copies(c: int, k: int, layers:
     # A pageable copy holds the host: what it has not issued by then does not run. Each kernel issued before the next
     # copy hides it, as if the copy were pinned.
     model = layers_of(*[(c, k)] * layers)
-    first = Offload(depth, memory="pageable")
+    first = program.Offload(depth, memory="pageable")
     assert ticks(first.schedule(model)) == c + (layers - 1) * max(c, k) + k
 
 
 @examples(200)
 @given(models(), directions)
-def test_without_overheads_it_takes_what_the_recurrence_says(model: Model, direction: PassDirection) -> None:
+def test_without_overheads_it_takes_what_the_recurrence_says(model: Model, direction: program.PassDirection) -> None:
     times, resident, depth, passes = model
     layers, config = made(model, direction)
     slots = min(depth, len(times) - len(resident))
@@ -99,17 +88,17 @@ def test_without_overheads_it_takes_what_the_recurrence_says(model: Model, direc
 @examples(100)
 @given(models(), directions, st.sampled_from(("pinned", "pageable")), st.sampled_from((0, 64)))
 def test_no_two_conflicting_accesses_are_unordered(
-    model: Model, direction: PassDirection, memory: str, reserve: int
+    model: Model, direction: program.PassDirection, memory: str, reserve: int
 ) -> None:
     layers, config = made(model, direction, memory=memory, reserve_bytes=reserve)
-    for schedule in (config.schedule(layers), one_by_one(layers, config.memory, reserve)):
+    for schedule in (config.schedule(layers), program.one_by_one(layers, config.memory, reserve)):
         assert check(schedule) == ()
         assert race_oracle.races(schedule) == {}
 
 
 def test_without_the_wait_for_its_buffer_a_copy_would_race() -> None:
-    schedule = offload(layers_of((4, 5), (6, 3), (2, 2)), 2)
-    waits = [i for i, op in enumerate(schedule.ops) if isinstance(op, WaitEvent)]
+    schedule = program.offload(layers_of((4, 5), (6, 3), (2, 2)), 2)
+    waits = [i for i, op in enumerate(schedule.ops) if isinstance(op, program.WaitEvent)]
     assert len(waits) == 4  # each of three layers for its copy, the third copy for its buffer
     for i in waits:
         bare = replace(schedule, ops=(*schedule.ops[:i], *schedule.ops[i + 1 :]))
@@ -120,24 +109,24 @@ def test_without_the_wait_for_its_buffer_a_copy_would_race() -> None:
 @examples(100)
 @given(models(), directions, st.integers(0, 2))
 def test_every_kernel_reads_the_weights_of_its_layer_and_every_pass_copies_what_is_streamed(
-    model: Model, direction: PassDirection, launches: int
+    model: Model, direction: program.PassDirection, launches: int
 ) -> None:
     # Without races the order of issue is as good as any: one symbolic run shows what each buffer holds.
     times, resident, depth, passes = model
     layers, config = made(model, direction)
-    kernels = (WorkloadKernel(duration_s=1e-6, launches=launches + 1), WorkloadKernel("last", 2e-6))
+    kernels = (program.WorkloadKernel(duration_s=1e-6, launches=launches + 1), program.WorkloadKernel("last", 2e-6))
     layers = replace(layers, layers=tuple(replace(layer, kernels=kernels, backward=()) for layer in layers.layers))
     held = {f"d_layer{n}": (f"h_layer{n}", times[n][0]) for n in resident}
     ran: list[str] = []
     copied: Counter[str] = Counter()
     for op in config.schedule(layers).ops:
-        if isinstance(op, Copy):
+        if isinstance(op, program.Copy):
             assert op.host
             assert op.device
             assert (op.direction, op.host.offset, op.device.offset, op.blocking) == ("h2d", 0, 0, False)
             held[op.device.buffer] = op.host.buffer, op.bytes
             copied[op.host.buffer] += 1
-        elif isinstance(op, Kernel):
+        elif isinstance(op, program.Kernel):
             (weights,) = op.reads
             assert held[weights.buffer][1] == weights.bytes
             ran.append(held[weights.buffer][0])
@@ -169,9 +158,9 @@ def test_the_memory_of_both_sides_is_what_the_schedule_has(model: Model, memory:
 @given(models())
 def test_what_stays_is_loaded_once_and_fits_where_the_program_has_it(model: Model) -> None:
     layers, config = made(model)
-    schedule, load = config.schedule(layers), loading(layers, config)
+    schedule, load = config.schedule(layers), program.loading(layers, config)
     places = {buffer.name: buffer.bytes for buffer in schedule.buffers}
-    copies = [] if load is None else [op for op in load.ops if isinstance(op, Copy)]
+    copies = [] if load is None else [op for op in load.ops if isinstance(op, program.Copy)]
     assert [op.device and (op.device.buffer, op.bytes) for op in copies] == [
         (name, places[name]) for name in (f"d_layer{n}" for n in sorted(model[1]))
     ]
@@ -181,8 +170,10 @@ def test_what_stays_is_loaded_once_and_fits_where_the_program_has_it(model: Mode
 
 
 def test_a_name_stands_for_all_repeats_and_one_of_them_for_itself() -> None:
-    kernel = (WorkloadKernel(duration_s=1e-6),)
-    layers = Layers((Layer(8, kernel, "block", 3), Layer(4, kernel), Layer(6, kernel, "head")))
-    assert Offload(resident=("block",)).numbers(layers) == {0, 1, 2}
-    assert Offload(resident=("block.1", "layer3", "head")).numbers(layers) == {1, 3, 4}
-    assert Offload(resident=("block", "block.1")).device_bytes(layers) == 3 * 8 + 2 * 6
+    kernel = (program.WorkloadKernel(duration_s=1e-6),)
+    layers = program.Layers(
+        (program.Layer(8, kernel, "block", 3), program.Layer(4, kernel), program.Layer(6, kernel, "head"))
+    )
+    assert program.Offload(resident=("block",)).numbers(layers) == {0, 1, 2}
+    assert program.Offload(resident=("block.1", "layer3", "head")).numbers(layers) == {1, 3, 4}
+    assert program.Offload(resident=("block", "block.1")).device_bytes(layers) == 3 * 8 + 2 * 6

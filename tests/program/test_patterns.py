@@ -13,36 +13,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from race_oracle import Graph, end, races, start
 
+from streamsim import program
 from streamsim.device import Device
 from streamsim.model import simulate
-from streamsim.program import (
-    Copy,
-    Kernel,
-    RecordEvent,
-    Schedule,
-    Synchronize,
-    WaitEvent,
-    Workload,
-    WorkloadKernel,
-    breadth_first,
-    build,
-    depth_first,
-    ring,
-    serial,
-    serialized,
-)
 
 
 def chunk_bounds(elements: int, chunks: int) -> list[tuple[int, int]]:
     """First element and count of each chunk."""
-    counts = [part.elements for part in Workload(elements, (1,)).cut(chunks) for _ in range(part.many)]
+    counts = [part.elements for part in program.Workload(elements, (1,)).cut(chunks) for _ in range(part.many)]
     return [(sum(counts[:i]), count) for i, count in enumerate(counts)]
 
 
-def copied(schedule: Schedule, direction: str) -> Iterator[tuple[str, int]]:
+def copied(schedule: program.Schedule, direction: str) -> Iterator[tuple[str, int]]:
     """Every (host buffer, byte) that the copies of one direction touch, once for each time."""
     for op in schedule:
-        if isinstance(op, Copy) and op.direction == direction:
+        if isinstance(op, program.Copy) and op.direction == direction:
             assert op.host is not None
             for byte in range(op.host.offset, op.host.offset + op.host.bytes):
                 yield op.host.buffer, byte
@@ -52,7 +37,7 @@ def copied(schedule: Schedule, direction: str) -> Iterator[tuple[str, int]]:
 
 
 @given(card.built())
-def test_every_byte_is_copied_exactly_once(made: tuple[Workload, Schedule, int]) -> None:
+def test_every_byte_is_copied_exactly_once(made: tuple[program.Workload, program.Schedule, int]) -> None:
     workload, schedule, _ = made
     for prefix, direction, sizes in (("in", "h2d", workload.inputs), ("out", "d2h", workload.outputs)):
         expected = {(f"h_{prefix}{k}", byte) for k, n in enumerate(sizes) for byte in range(n * workload.work)}
@@ -62,17 +47,19 @@ def test_every_byte_is_copied_exactly_once(made: tuple[Workload, Schedule, int])
 
 
 @given(card.built())
-def test_no_two_conflicting_accesses_are_unordered(made: tuple[Workload, Schedule, int]) -> None:
+def test_no_two_conflicting_accesses_are_unordered(made: tuple[program.Workload, program.Schedule, int]) -> None:
     assert races(made[1]) == {}
 
 
-def has_arrays(workload: Workload) -> bool:
+def has_arrays(workload: program.Workload) -> bool:
     """Without any that is cut, the elements of a kernel given by its time say nothing."""
     return bool(workload.inputs or workload.outputs)
 
 
 @given(card.built())
-def test_every_kernel_and_every_output_gets_the_data_of_its_chunk(made: tuple[Workload, Schedule, int]) -> None:
+def test_every_kernel_and_every_output_gets_the_data_of_its_chunk(
+    made: tuple[program.Workload, program.Schedule, int],
+) -> None:
     """Without races every order that CUDA allows gives what the issue order gives, so one symbolic run is enough.
 
     Whatever the pattern, the kernels of a chunk are issued together and chunk after chunk.
@@ -82,7 +69,7 @@ def test_every_kernel_and_every_output_gets_the_data_of_its_chunk(made: tuple[Wo
     on_card: dict[str, tuple[int, int, int]] = {}  # device bytes -> chunk first, count, kernels that have run on them
     kernels_run: Counter[tuple[int, int]] = Counter()
     for op in schedule:
-        if isinstance(op, Copy):
+        if isinstance(op, program.Copy):
             assert op.host is not None
             assert op.device is not None
             sizes = workload.inputs if op.direction == "h2d" else workload.outputs
@@ -93,7 +80,7 @@ def test_every_kernel_and_every_output_gets_the_data_of_its_chunk(made: tuple[Wo
                 on_card[f"{op.device.buffer}@{op.device.offset}"] = (*part, 0)
             elif workload.kernels:
                 assert on_card[f"{op.device.buffer}@{op.device.offset}"] == (*part, len(workload.kernels))
-        elif isinstance(op, Kernel):
+        elif isinstance(op, program.Kernel):
             part = bounds[sum(kernels_run.values()) // len(workload.kernels)]
             assert {on_card[f"{r.buffer}@{r.offset}"][:2] for r in op.reads} <= {part}
             assert len(op.reads) == len(workload.inputs)
@@ -107,22 +94,22 @@ def test_every_kernel_and_every_output_gets_the_data_of_its_chunk(made: tuple[Wo
 
 @given(card.built(), card.devices())
 def test_every_pattern_runs_and_ends_with_the_host_waiting_for_all(
-    made: tuple[Workload, Schedule, int], device: Device
+    made: tuple[program.Workload, program.Schedule, int], device: Device
 ) -> None:
     timeline = simulate(made[1], device)
-    assert made[1].ops[-1] == Synchronize()
+    assert made[1].ops[-1] == program.Synchronize()
     on_card = [end for end, engine in zip(timeline.end, timeline.engine, strict=True) if engine >= 0]
     assert timeline.returned[-1] >= max(on_card, default=0)
 
 
 @given(card.built())
-def test_every_wait_is_for_an_event_recorded_before(made: tuple[Workload, Schedule, int]) -> None:
+def test_every_wait_is_for_an_event_recorded_before(made: tuple[program.Workload, program.Schedule, int]) -> None:
     recorded = set()
     for op in made[1]:
-        if isinstance(op, RecordEvent):
+        if isinstance(op, program.RecordEvent):
             assert op.event not in recorded
             recorded.add(op.event)
-        elif isinstance(op, WaitEvent):
+        elif isinstance(op, program.WaitEvent):
             assert op.event in recorded
 
 
@@ -150,41 +137,43 @@ def test_chunks_cover_the_elements_and_the_last_is_the_smallest(elements: int, d
 # -- the shape of each pattern ----------------------------------------------------------------------------------------
 
 
-def shape(schedule: Schedule) -> str:
+def shape(schedule: program.Schedule) -> str:
     """Directions, kernels and streams in issue order: "h1 k1 d1"; ! where the call blocks."""
     words = []
     for op in schedule:
-        if isinstance(op, Copy):
+        if isinstance(op, program.Copy):
             words.append(f"{op.direction[0]}{op.stream}" + "!" * op.blocking)
-        elif isinstance(op, Kernel):
+        elif isinstance(op, program.Kernel):
             words.append(f"k{op.stream}")
-        elif isinstance(op, RecordEvent | WaitEvent):
-            words.append(f"{'r' if isinstance(op, RecordEvent) else 'w'}{op.event}:{op.stream}")
+        elif isinstance(op, program.RecordEvent | program.WaitEvent):
+            words.append(f"{'r' if isinstance(op, program.RecordEvent) else 'w'}{op.event}:{op.stream}")
     return " ".join(words)
 
 
 def test_depth_first_goes_chunk_by_chunk_and_breadth_first_stage_by_stage() -> None:
-    workload = Workload(3, (4, 4), (4,), (card.MS_KERNEL,))
-    assert shape(depth_first(workload, 3, 2)) == "h1 h1 k1 d1 h2 h2 k2 d2 h1 h1 k1 d1"
-    assert shape(breadth_first(workload, 3, 2)) == "h1 h1 h2 h2 h1 h1 k1 k2 k1 d1 d2 d1"
-    assert shape(depth_first(workload, 2, 1)) == "h1 h1 k1 d1 h1 h1 k1 d1"
-    assert shape(serial(workload)) == "h1! h1! k1 d1!"
+    workload = program.Workload(3, (4, 4), (4,), (card.MS_KERNEL,))
+    assert shape(program.depth_first(workload, 3, 2)) == "h1 h1 k1 d1 h2 h2 k2 d2 h1 h1 k1 d1"
+    assert shape(program.breadth_first(workload, 3, 2)) == "h1 h1 h2 h2 h1 h1 k1 k2 k1 d1 d2 d1"
+    assert shape(program.depth_first(workload, 2, 1)) == "h1 h1 k1 d1 h1 h1 k1 d1"
+    assert shape(program.serial(workload)) == "h1! h1! k1 d1!"
 
 
 def test_a_ring_waits_for_the_chunk_that_had_its_buffer() -> None:
     # 2 buffers, 3 streams: chunk 2 (stream 3) after chunk 0 (stream 1), chunk 3 (stream 1) after chunk 1 (stream 2).
-    made = ring(Workload(4, (4,), (), (card.MS_KERNEL,)), 4, buffers=2, streams=3)
+    made = program.ring(program.Workload(4, (4,), (), (card.MS_KERNEL,)), 4, buffers=2, streams=3)
     assert shape(made) == "h1 k1 r0:1 h2 k2 r1:2 w0:3 h3 k3 w1:1 h1 k1"
     # In one stream a buffer, the stream's own order is enough.
-    assert shape(ring(Workload(4, (4,), (), (card.MS_KERNEL,)), 4, buffers=2)) == "h1 k1 h2 k2 h1 k1 h2 k2"
+    assert (
+        shape(program.ring(program.Workload(4, (4,), (), (card.MS_KERNEL,)), 4, buffers=2)) == "h1 k1 h2 k2 h1 k1 h2 k2"
+    )
 
 
 @given(card.small_workloads(), st.integers(1, 9), st.integers(1, 9), st.data())
 def test_a_ring_uses_as_many_chunk_sized_buffers_as_it_says(
-    workload: Workload, buffers: int, streams: int, data: st.DataObject
+    workload: program.Workload, buffers: int, streams: int, data: st.DataObject
 ) -> None:
     chunks = data.draw(st.integers(1, min(workload.work, 12)))
-    made = ring(workload, chunks, buffers, streams)
+    made = program.ring(workload, chunks, buffers, streams)
     largest = max(count for _, count in chunk_bounds(workload.work, chunks))
     on_card = [b for b in made.buffers if b.memory == "device"]
     sizes = workload.inputs + workload.outputs
@@ -193,7 +182,7 @@ def test_a_ring_uses_as_many_chunk_sized_buffers_as_it_says(
     )
     uses: dict[str, list[int]] = {}
     for op in made:
-        if isinstance(op, Copy) and op.direction == "h2d":
+        if isinstance(op, program.Copy) and op.direction == "h2d":
             assert op.host is not None
             assert op.device is not None
             uses.setdefault(op.device.buffer, []).append(op.host.offset)
@@ -204,20 +193,24 @@ def test_a_ring_uses_as_many_chunk_sized_buffers_as_it_says(
 
 
 def test_in_a_relay_kernels_take_turns_over_the_streams_and_copies_do_not_wait_for_them() -> None:
-    schedule = build(Workload(8, (1,), (1,), (WorkloadKernel(duration_s=1e-6, launches=2),)), "relay", 3, 2)
+    schedule = program.build(
+        program.Workload(8, (1,), (1,), (program.WorkloadKernel(duration_s=1e-6, launches=2),)), "relay", 3, 2
+    )
     behind = Graph(schedule).behind
-    kernels = [i for i, op in enumerate(schedule) if isinstance(op, Kernel)]
+    kernels = [i for i, op in enumerate(schedule) if isinstance(op, program.Kernel)]
     assert all(behind[start(second)] >> end(first) & 1 for first, second in pairwise(kernels))
     assert [schedule.ops[i].stream for i in kernels] == [1, 1, 2, 2, 1, 1]
-    copies_in = [i for i, op in enumerate(schedule) if isinstance(op, Copy) and op.direction == "h2d"]
+    copies_in = [i for i, op in enumerate(schedule) if isinstance(op, program.Copy) and op.direction == "h2d"]
     assert not any(behind[start(copies_in[1])] >> end(op) & 1 for op in kernels)
 
 
 @given(card.built(), card.plain_devices())
-def test_serialised_runs_the_same_work_one_at_a_time(made: tuple[Workload, Schedule, int], device: Device) -> None:
+def test_serialised_runs_the_same_work_one_at_a_time(
+    made: tuple[program.Workload, program.Schedule, int], device: Device
+) -> None:
     _, schedule, _ = made
-    alone = serialized(schedule)
-    work = [op for op in schedule if isinstance(op, Copy | Kernel)]
+    alone = program.serialized(schedule)
+    work = [op for op in schedule if isinstance(op, program.Copy | program.Kernel)]
     assert [oracle.kind_of(op) for op in alone if oracle.is_work(op)] == [oracle.kind_of(op) for op in work]
     timeline = simulate(alone, device)
     spans = [(s, e) for s, e, k in zip(timeline.start, timeline.end, timeline.engine, strict=True) if k >= 0]

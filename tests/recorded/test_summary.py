@@ -10,24 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_recordings import PINNED_IN, call, copy, kernel, pipeline, recording_of, span
 
+from streamsim import recorded
 from streamsim.program import HostWork, Synchronize
-from streamsim.recorded import (
-    NONE,
-    CallKind,
-    CopyDirection,
-    RecordedCardUse,
-    Recording,
-    RecordingBuilder,
-    RecordingSummary,
-    WorkKind,
-    program_of,
-    summarise,
-)
 from streamsim.recorded import summary as idle
 
 
-def summary(*events: dict[str, Any]) -> RecordingSummary:
-    return summarise(recording_of(*events))
+def summary(*events: dict[str, Any]) -> recorded.RecordingSummary:
+    return recorded.summarise(recording_of(*events))
 
 
 def us(reasons: Iterable[idle.RecordedReason]) -> dict[str, int]:
@@ -116,7 +105,7 @@ def test_work_that_had_ended_before_the_first_call_is_no_part_of_the_cards_time(
 def test_what_a_free_takes_beyond_its_wait_is_the_hosts() -> None:
     """A free waits for a kernel of 100 us and takes 160 more, whatever the kernel then takes."""
     free = call("cudaFree", 10, 270, 2)
-    ops = program_of(recording_of(*launch(0, 1), free, *launch(300, 3))).schedule.ops
+    ops = recorded.program_of(recording_of(*launch(0, 1), free, *launch(300, 3))).schedule.ops
     assert [op for op in ops if isinstance(op, Synchronize)] == [Synchronize(name="cudaFree", call_s=0.0)]
     assert [op.duration_s for op in ops if isinstance(op, HostWork) and op.name] == pytest.approx([160e-6])
 
@@ -136,9 +125,9 @@ CALLED = (  # a call of each kind
 
 
 @st.composite
-def recordings(draw: st.DrawFn) -> Recording:
+def recordings(draw: st.DrawFn) -> recorded.Recording:
     """Calls of two threads and work of two cards, at times from a small range so that ties are frequent."""
-    builder = RecordingBuilder("Kineto", "drawn")
+    builder = recorded.RecordingBuilder("Kineto", "drawn")
     times = st.tuples(st.integers(0, 30), st.integers(0, 12))
     calls = draw(st.lists(st.tuples(times, st.integers(0, 1), st.integers(0, 9), st.sampled_from(CALLED)), max_size=9))
     for (start, took), thread, correlation, name in calls:
@@ -153,10 +142,14 @@ def recordings(draw: st.DrawFn) -> Recording:
         }
         mark |= {"event": draw(st.integers(0, 1)), "recorded": draw(st.integers(-1, 9))}
         builder.add("records" if name == "cudaEventRecord" else "waits", mark)
-    kinds = st.sampled_from((WorkKind.COPY, WorkKind.KERNEL, WorkKind.MEMSET))
+    kinds = st.sampled_from((recorded.WorkKind.COPY, recorded.WorkKind.KERNEL, recorded.WorkKind.MEMSET))
     work = draw(st.lists(st.tuples(times, st.integers(0, 1), st.integers(0, 9), kinds), min_size=1, max_size=12))
     for (start, took), card, correlation, kind in work:
-        direction = draw(st.sampled_from(list(CopyDirection)[1:])) if kind == WorkKind.COPY else CopyDirection.NONE
+        direction = (
+            draw(st.sampled_from(list(recorded.CopyDirection)[1:]))
+            if kind == recorded.WorkKind.COPY
+            else recorded.CopyDirection.NONE
+        )
         row = {"start_ns": [start], "end_ns": start + took, "process": 1, "correlation": correlation, "kind": kind}
         where = {"device": card, "pid": 1, "context": card, "stream_id": draw(st.integers(0, 1))}
         builder.add("work", {**row, **where, "name": builder.name("w"), "direction": direction})
@@ -165,7 +158,7 @@ def recordings(draw: st.DrawFn) -> Recording:
 
 @examples(50)
 @given(recordings())
-def test_rows_are_in_order_and_refer_to_what_is_there(recording: Recording) -> None:
+def test_rows_are_in_order_and_refer_to_what_is_there(recording: recorded.Recording) -> None:
     calls, work = recording.calls, recording.work
     for table in (calls, work, recording.annotations, recording.pages):
         assert (np.diff(table.start_ns) >= 0).all()
@@ -175,12 +168,12 @@ def test_rows_are_in_order_and_refer_to_what_is_there(recording: Recording) -> N
         *((work.name, recording.names), (calls.name, recording.names), (calls.thread, recording.threads)),
         *((calls.stream, recording.streams), (calls.record, calls)),
     ):
-        assert ((column >= NONE) & (column < len(there))).all()
+        assert ((column >= recorded.NONE) & (column < len(there))).all()
     assert (np.concatenate([work.card, work.name, calls.name, calls.thread]) >= 0).all()
-    assert set(calls.kind[calls.record[calls.record >= 0]].tolist()) <= {CallKind.RECORD}
+    assert set(calls.kind[calls.record[calls.record >= 0]].tolist()) <= {recorded.CallKind.RECORD}
 
 
-def ticks(card: RecordedCardUse, recording: Recording) -> list[set[int]]:
+def ticks(card: recorded.RecordedCardUse, recording: recorded.Recording) -> list[set[int]]:
     """The engines busy in each nanosecond of the card's span."""
     mine = recording.work.card == [known.id for known in recording.cards].index(card.id)
     here = recording.work.rows(mine)
@@ -196,8 +189,10 @@ def ticks(card: RecordedCardUse, recording: Recording) -> list[set[int]]:
 
 @examples(50)
 @given(recordings())
-def test_busy_overlap_and_idle_are_those_counted_tick_by_tick_and_the_reasons_add_up(recording: Recording) -> None:
-    for card in summarise(recording).cards:
+def test_busy_overlap_and_idle_are_those_counted_tick_by_tick_and_the_reasons_add_up(
+    recording: recorded.Recording,
+) -> None:
+    for card in recorded.summarise(recording).cards:
         busy = ticks(card, recording)
         assert round(card.idle_s * 1e9) == sum(not engines for engines in busy)
         assert round(card.overlap_s * 1e9) == sum(len(engines) > 1 for engines in busy)

@@ -5,19 +5,10 @@ from pathlib import Path
 import pytest
 from made_recordings import Export, export, process
 
+from streamsim import recorded
 from streamsim.cli import main
 from streamsim.device import changed, load_device
 from streamsim.program import Kernel, RecordedTrack
-from streamsim.recorded import (
-    RecordedAmount,
-    Recording,
-    pages_to_prefetch,
-    read_recording,
-    recorded_times,
-    replay,
-    summarise,
-    verdict_of,
-)
 from streamsim.timeline import Timeline, recorded_timeline
 
 MIB = 1 << 20
@@ -47,26 +38,26 @@ def made() -> Export:
 
 
 @pytest.fixture
-def recording(made: Export, tmp_path: Path) -> Recording:
-    return read_recording(made.write(tmp_path / "t.sqlite"))
+def recording(made: Export, tmp_path: Path) -> recorded.Recording:
+    return recorded.read_recording(made.write(tmp_path / "t.sqlite"))
 
 
 @pytest.fixture
-def line(recording: Recording) -> Timeline:
-    found = replay(recording)
-    return recorded_timeline(found.timeline, recorded_times(recording, found.program))
+def line(recording: recorded.Recording) -> Timeline:
+    found = recorded.replay(recording)
+    return recorded_timeline(found.timeline, recorded.recorded_times(recording, found.program))
 
 
-def test_moves_and_faults_are_counted_by_cause_and_one_total_holds(recording: Recording) -> None:
+def test_moves_and_faults_are_counted_by_cause_and_one_total_holds(recording: recorded.Recording) -> None:
     """The program begins with the prefetch at 2 us and ends with its last copy at 140 us, everywhere."""
-    summary, found = summarise(recording), replay(recording)
+    summary, found = recorded.summarise(recording), recorded.replay(recording)
     assert summary.pages == (
-        RecordedAmount("pages in, prefetched", 3, 3 * MIB, 3e-6),
-        RecordedAmount("pages in, after faults", 1, MIB, 6e-6),
-        RecordedAmount("pages out, ahead of need", 1, MIB, 10e-6),
-        RecordedAmount("pages out, evicted", 1, MIB, 1e-6),
-        RecordedAmount("page faults of the card", 40, 0, 1e-6),
-        RecordedAmount("page faults of the host", 1, 0, 0.0),
+        recorded.RecordedAmount("pages in, prefetched", 3, 3 * MIB, 3e-6),
+        recorded.RecordedAmount("pages in, after faults", 1, MIB, 6e-6),
+        recorded.RecordedAmount("pages out, ahead of need", 1, MIB, 10e-6),
+        recorded.RecordedAmount("pages out, evicted", 1, MIB, 1e-6),
+        recorded.RecordedAmount("page faults of the card", 40, 0, 1e-6),
+        recorded.RecordedAmount("page faults of the host", 1, 0, 0.0),
     )
     assert not summary.unread
     assert [unread.count for unread in found.program.assumed] == [8]  # all of them, said once
@@ -84,13 +75,13 @@ def test_a_prefetch_that_goes_on_after_its_call_holds_its_stream(tmp_path: Path)
     for start, end in ((8_000, 50_000), (52_000, 90_000)):
         where = {"bytes": MIB, "copyKind": IN, "migrationCause": 1, "globalPid": process(420), "deviceId": 0}
         made.add("MEMCPY", start=start, end=end, **where)
-    found = replay(read_recording(made.write(tmp_path / "t.sqlite")))
+    found = recorded.replay(recorded.read_recording(made.write(tmp_path / "t.sqlite")))
     kernels = [(op.name, op.duration_s, op.stream) for op in found.program.schedule.ops if isinstance(op, Kernel)]
     assert kernels[0][0] == "copy of unified memory"
     assert kernels[0][1] == pytest.approx(82e-6)
     assert kernels[0][2] == kernels[1][2]
     assert abs(found.error) < 0.1
-    (card,) = summarise(found.recording).cards
+    (card,) = recorded.summarise(found.recording).cards
     assert {use.name: round(use.busy_s * 1e6) for use in card.engines} == {"kernels": 10, "unified memory": 82}
     assert card.pages_s == 0
     assert {reason.why for reason in card.without_kernel} >= {"behind a move of pages of its stream"}
@@ -104,23 +95,25 @@ def test_pages_that_move_when_they_are_touched_are_prefetched_first(
     made.call("cudaLaunchKernel", 0, 9_000, 2)
     made.work("KERNEL", 10_000, 100_000, 2, gridX=864, gridY=1, gridZ=1, blockX=256, blockY=1, blockZ=1)
     made.work("MEMCPY", 15_000, 85_000, 0, bytes=MIB, copyKind=IN, srcKind=7, dstKind=7, migrationCause=2)
-    (card,) = summarise(read_recording(made.write(tmp_path / "t.sqlite"))).cards
+    (card,) = recorded.summarise(recorded.read_recording(made.write(tmp_path / "t.sqlite"))).cards
     assert round(card.pages_s * 1e6) == 70
     assert card.pages_bytes == MIB
     slow, fast = (changed(load_device("a100"), {"h2d.bandwidth": MIB / (us * 1e-6)}) for us in (95, 20))
-    assert verdict_of(card)[0].startswith("binds: pages of unified memory that nobody prefetched, which move for 70%")
-    words, saved_s = pages_to_prefetch(card, fast)
+    assert recorded.verdict_of(card)[0].startswith(
+        "binds: pages of unified memory that nobody prefetched, which move for 70%"
+    )
+    words, saved_s = recorded.pages_to_prefetch(card, fast)
     assert "up to 3.33x as fast" in words  # 10 us without the kernel, and a prefetch of 20 us
     assert round(saved_s * 1e6) == 70
-    assert pages_to_prefetch(card, slow) == ("", 0.0)  # a prefetch takes as long
+    assert recorded.pages_to_prefetch(card, slow) == ("", 0.0)  # a prefetch takes as long
     assert main(["explain", str(tmp_path / "t.sqlite"), "--device", "a100"]) == 0
     assert "first: prefetch the pages of unified memory" in " ".join(capsys.readouterr().out.split())
 
 
-def test_the_recorded_time_line_has_a_lane_for_each_cause(recording: Recording, line: Timeline) -> None:
-    assert recorded_times(recording, replay(recording).program).tracks == LANES
+def test_the_recorded_time_line_has_a_lane_for_each_cause(recording: recorded.Recording, line: Timeline) -> None:
+    assert recorded.recorded_times(recording, recorded.replay(recording).program).tracks == LANES
     assert [(lane.name, tuple(lane.start), tuple(lane.end)) for lane in line.tracks] == [
         (lane.name, lane.start_ns, lane.end_ns) for lane in LANES
     ]
     assert line.makespan_s == pytest.approx(138e-6)
-    assert not replay(recording).timeline.tracks
+    assert not recorded.replay(recording).timeline.tracks

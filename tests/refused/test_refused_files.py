@@ -18,24 +18,11 @@ from layered import layers_of
 from refusals import contents, refusal, shows
 from strategies import make_device, pipeline_of
 
+from streamsim import program
 from streamsim.device import dump_device, load_device, parse_device, read_device, write_device
 from streamsim.errors import InputError
 from streamsim.files import check_writable, dump_toml, write_text, write_toml
 from streamsim.model import simulate
-from streamsim.program import (
-    LARGEST_JSON_BYTES,
-    Copy,
-    Schedule,
-    dump_schedule,
-    parse_layers,
-    parse_schedule,
-    parse_workload,
-    read_layers,
-    read_schedule,
-    read_workload,
-    ring,
-    write_schedule,
-)
 from streamsim.report import write_trace
 from streamsim.search import read_asked, sweep_of
 from streamsim.text import WORDS
@@ -44,7 +31,7 @@ from streamsim_validate.records import Header, read_record
 
 # Texts: each kind of fault once for each format, and each rule of a kind of file
 
-SCHEDULE = ring(pipeline_of(64), chunks=4, buffers=3, streams=2)
+SCHEDULE = program.ring(pipeline_of(64), chunks=4, buffers=3, streams=2)
 DEVICE, H200 = dump_device(make_device()), dump_device(load_device("h200"))
 LAYER = "[[layers]]\nweight_bytes = {}\nkernels = {}\n"
 BEYOND = "1" + "0" * 400  # more than any float
@@ -87,9 +74,9 @@ DEVICES: list[tuple[bytes | str, str]] = [
     (H200.replace("[host]\n", "[host]\ncrowded_bytes = 0.0\n"), "host.crowded_bytes = 0.0: unknown field"),  # retired
 ]
 TEXTS: list[tuple[Callable[..., object], bytes | str, str]] = [
-    *((parse_schedule, *row) for row in SCHEDULES),
-    *((parse_workload, *row) for row in WORKLOADS),
-    *((parse_layers, *row) for row in LAYERS),
+    *((program.parse_schedule, *row) for row in SCHEDULES),
+    *((program.parse_workload, *row) for row in WORKLOADS),
+    *((program.parse_layers, *row) for row in LAYERS),
     *((parse_device, *row) for row in DEVICES),
 ]
 
@@ -108,7 +95,7 @@ def one_of_each(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder, records = tmp_path_factory.mktemp("kinds"), Path("validate/campaigns/records")
     found = {kind: folder / kind for kind in WORDS}
     found |= {"record": records / "races-h200.json.gz", "samples": records / "calibration-h200.samples.gz"}
-    write_schedule(SCHEDULE, found["schedule"])
+    program.write_schedule(SCHEDULE, found["schedule"])
     write_toml(pipeline_of(64), found["workload"])
     write_toml(layers_of((4, 5), (6, 3)), found["layers"])
     write_device(load_device("ideal"), found["device"])
@@ -121,9 +108,9 @@ def one_of_each(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 READERS: dict[str, tuple[Callable[[Path], object], tuple[str, ...]]] = {  # and what else each takes
-    "schedule": (read_schedule, ()),
-    "workload": (read_workload, ()),
-    "layers": (read_layers, ()),
+    "schedule": (program.read_schedule, ()),
+    "workload": (program.read_workload, ()),
+    "layers": (program.read_layers, ()),
     "device": (read_device, ()),
     "sweep": (lambda path: sweep_of(read_asked(path)), ("workload",)),
     "record": (read_record, ("journal",)),
@@ -165,7 +152,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("folder")
 def test_a_place_that_cannot_be_read_or_written_is_named(place: str, unread: str, unwritten: str | None) -> None:
     before = contents()
-    for read in (read_schedule, read_workload, read_device, read_record, read_samples, read_asked):
+    for read in (program.read_schedule, program.read_workload, read_device, read_record, read_samples, read_asked):
         refusal(partial(read, Path(place)), f"...{unread}")
     if unwritten is not None:
         refusal(partial(write_text, "text", Path(place)), f"...{unwritten}")
@@ -175,8 +162,8 @@ def test_a_place_that_cannot_be_read_or_written_is_named(place: str, unread: str
 @pytest.mark.usefixtures("folder")
 def test_what_cannot_be_written_leaves_nothing() -> None:
     before = contents()
-    unwritable = Schedule((Copy("h2d", 4, 1),), ("blocking",), name="\ud800")
-    refusal(partial(write_schedule, unwritable, "x"), "...not text that UTF-8 can hold")
+    unwritable = program.Schedule((program.Copy("h2d", 4, 1),), ("blocking",), name="\ud800")
+    refusal(partial(program.write_schedule, unwritable, "x"), "...not text that UTF-8 can hold")
     refusal(partial(check_writable, Path("link")), "...there is no folder")
     assert contents() == before
 
@@ -185,7 +172,7 @@ def test_what_cannot_be_written_leaves_nothing() -> None:
 @pytest.mark.usefixtures("folder")
 def test_a_file_that_may_not_be_read() -> None:
     Path("file").chmod(0)
-    refusal(partial(read_schedule, Path("file")), "...permission denied")
+    refusal(partial(program.read_schedule, Path("file")), "...permission denied")
 
 
 # Files that are too large, and pipes
@@ -194,8 +181,8 @@ def test_a_file_that_may_not_be_read() -> None:
 @pytest.mark.usefixtures("folder")
 def test_a_file_too_large_is_refused_before_it_is_read() -> None:
     with Path("s.json").open("wb") as file:
-        file.truncate(LARGEST_JSON_BYTES + 1)  # sparse: takes no room
-    assert peak_of(read_schedule, Path("s.json"), "is larger than 1073741824 bytes") < 1 << 20
+        file.truncate(program.LARGEST_JSON_BYTES + 1)  # sparse: takes no room
+    assert peak_of(program.read_schedule, Path("s.json"), "is larger than 1073741824 bytes") < 1 << 20
     assert peak_of(read_device, Path("s.json"), "is larger than 1048576 bytes") < 1 << 20
 
 
@@ -226,7 +213,7 @@ def peak_of(read: Callable[[Path], object], path: Path, reason: str) -> int:
 @pytest.mark.usefixtures("folder")
 def test_a_pipe_that_nobody_writes_to_is_not_waited_for() -> None:
     os.mkfifo("pipe")
-    for read in (read_schedule, read_device, read_record, read_samples, read_asked):
+    for read in (program.read_schedule, read_device, read_record, read_samples, read_asked):
         refusal(partial(read, Path("pipe")), "pipe: is a pipe that nobody writes to")
 
 
@@ -253,9 +240,12 @@ def mutated(draw: st.DrawFn, original: bytes) -> bytes:
 @examples(400)
 @given(
     st.one_of(
-        st.tuples(st.just((parse_schedule, dump_schedule)), st.binary() | mutated(dump_schedule(SCHEDULE))),
+        st.tuples(
+            st.just((program.parse_schedule, program.dump_schedule)),
+            st.binary() | mutated(program.dump_schedule(SCHEDULE)),
+        ),
         st.tuples(st.just((parse_device, dump_device)), st.binary() | mutated(dump_device(make_device()).encode())),
-        st.tuples(st.just((parse_workload, dump_toml)), st.binary() | mutated(WORKLOAD.encode())),
+        st.tuples(st.just((program.parse_workload, dump_toml)), st.binary() | mutated(WORKLOAD.encode())),
     )
 )
 def test_any_bytes_are_a_value_that_comes_back_exactly_or_an_error_of_one_line(

@@ -13,16 +13,9 @@ from msgspec.structs import replace
 from refusals import refusal
 from strategies import NS, d2h, h2d, kernel, link, make_device, pipeline_of, program
 
-from streamsim import Workload, WorkloadKernel, load_device, simulate, sweep
+from streamsim import Workload, WorkloadKernel, device, load_device, simulate, sweep
 from streamsim.advice import explain, what_if
 from streamsim.analysis import interval
-from streamsim.device import (
-    Device,
-    KernelCost,
-    changed,
-    device_names,
-    parse_settings,
-)
 from streamsim.program import (
     Buffer,
     Config,
@@ -110,15 +103,15 @@ LAYERS: Refused = [
 # Devices
 
 
-def sourced(name: str, source: str) -> Device:
+def sourced(name: str, source: str) -> device.Device:
     return replace(DEVICE, sources=DEVICE.sources | {name: source})
 
 
-def settings(*texts: str) -> Device:
-    return changed(H200, parse_settings(texts))
+def settings(*texts: str) -> device.Device:
+    return device.changed(H200, device.parse_settings(texts))
 
 
-NEITHER = "neither a shipped profile (" + ", ".join(device_names())
+NEITHER = "neither a shipped profile (" + ", ".join(device.device_names())
 FALL = (2e-6, 1e-6)  # a slope that would give kernels of negative time and share
 UNKNOWN = "front end = 'jax': expected one of calls, cuda-c++, cupy, pytorch, pytorch_eager"
 DEVICES: Refused = [
@@ -127,11 +120,11 @@ DEVICES: Refused = [
     (lambda: sourced("host", "guessed: at night"), "sources.host...'guessed: at night'"),
     (lambda: replace(DEVICE, spread={"host.coffee_s": 0.1}), "spread.host.coffee_s...0.1"),
     (lambda: link(latency=2, duplex_latency=1), "duplex_latency_s...1e-09"),
-    (lambda: KernelCost("k", 0, (10, 20), FALL), "duration_s..."),
+    (lambda: device.KernelCost("k", 0, (10, 20), FALL), "duration_s..."),
     (lambda: load_device("RTX309O"), f"device = 'RTX309O': {NEITHER}...; did you mean 'rtx3090'?"),
     *((partial(load_device, name), f"device = ...{NEITHER}") for name in ("", "no/such/t4", "\0", "1" * 5000)),
     (lambda: load_device("h200:jax"), UNKNOWN),
-    (lambda: changed(H200, {"link.bandwidth": 16**5000}), "h2d.bandwidth_bytes_per_s = ...number from"),
+    (lambda: device.changed(H200, {"link.bandwidth": 16**5000}), "h2d.bandwidth_bytes_per_s = ...number from"),
     (lambda: settings("link.latency=1us", "h2d.latency=2us"), "h2d.latency_s: set twice; keep one"),
     (lambda: settings("h2d.__doc__=x"), "'h2d.__doc__': no number or rule of a device profile"),
     (lambda: settings("h2d.bandwith=1GB/s"), "'h2d.bandwith': no number or rule...; did you mean h2d.bandwidth?"),

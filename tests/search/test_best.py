@@ -11,23 +11,17 @@ from hypothesis import strategies as st
 from strategies import devices, link, make_device
 
 import streamsim
+from streamsim import search
 from streamsim.device import Device, known_within, load_device
 from streamsim.errors import InputError
 from streamsim.model import simulate
 from streamsim.program import ORDERS, Config, Workload, WorkloadKernel, build
 from streamsim.rules import TICKS_PER_S
-from streamsim.search import (
-    Grid,
-    GridSearch,
-    evaluate_ticks,
-    is_fast,
-    simulation_costs,
-)
 
 WORK = Workload(16 << 20, (4,), (4,), (WorkloadKernel(duration_s=0.57e-3),))
 
 
-def everything(workload: Workload, grid: Grid, device: Device) -> dict[Config, int]:
+def everything(workload: Workload, grid: search.Grid, device: Device) -> dict[Config, int]:
     """Ticks of all combinations as they are written in the grid, straight from the patterns and SimPy."""
     found: dict[Config, int] = {}
     for order, n, s, k, launch in product(grid.order, grid.chunks, grid.streams, grid.buffers, grid.launch):
@@ -54,7 +48,7 @@ def seconds(config: Config, workload: Workload, device: Device) -> float:
 @examples(60)
 @given(workloads(), devices(), grids)
 def test_the_optimum_is_what_trying_everything_gives(
-    fast: bool, workload: Workload, device: Device, grid: Grid
+    fast: bool, workload: Workload, device: Device, grid: search.Grid
 ) -> None:
     """And so is the simplest within 1 %."""
     tried = everything(workload, grid, device) if workload.work >= min(grid.chunks) else {}
@@ -80,7 +74,7 @@ def simplicity(c: Config) -> tuple[int, int, int, int, bool]:
 @examples(40)
 @given(workloads(), devices(), grids, st.integers(1, 800))
 def test_whatever_the_budget_what_is_said_to_be_known_is_so(
-    workload: Workload, device: Device, grid: Grid, budget: int
+    workload: Workload, device: Device, grid: search.Grid, budget: int
 ) -> None:
     tried = everything(workload, grid, device) if workload.work >= min(grid.chunks) else {}
     assume(tried)
@@ -104,11 +98,11 @@ def test_whatever_the_budget_what_is_said_to_be_known_is_so(
 
 def test_on_an_assumed_profile_the_simplest_within_its_error_is_used() -> None:
     """All that the model tells apart there is a difference of more than 10 %."""
-    device, grid = load_device("rtx3090"), Grid(tuple(range(1, 65)), (1, 2, 3, 4))
+    device, grid = load_device("rtx3090"), search.Grid(tuple(range(1, 65)), (1, 2, 3, 4))
     assert known_within(device) == 0.1
     best = streamsim.best(WORK, device, grid)
     configs = grid.within(device.memory_bytes).configs(WORK)
-    took = dict(zip(configs, evaluate_ticks(WORK, configs, device), strict=True))
+    took = dict(zip(configs, search.evaluate_ticks(WORK, configs, device), strict=True))
     near = [config for config in configs if 100 * took[config] <= 110 * min(took.values())]
     assert best.simplest.config == min(near, key=simplicity)
     assert best.simplest.config.chunks < best.best.config.chunks
@@ -117,7 +111,7 @@ def test_on_an_assumed_profile_the_simplest_within_its_error_is_used() -> None:
 @examples(40)
 @given(workloads(), devices(), grids, st.integers(1, 800))
 def test_no_more_is_simulated_than_the_budget_allows(
-    workload: Workload, device: Device, grid: Grid, budget: int
+    workload: Workload, device: Device, grid: search.Grid, budget: int
 ) -> None:
     """Except one program, if none of a coarse grid is so cheap."""
     assume(workload.work >= min(grid.chunks))
@@ -126,9 +120,9 @@ def test_no_more_is_simulated_than_the_budget_allows(
     except InputError:
         assume(False)
     reported: list[tuple[int, int]] = []
-    found = GridSearch(workload, device, configs, False, budget, lambda *done: reported.append(done))
+    found = search.GridSearch(workload, device, configs, False, budget, lambda *done: reported.append(done))
     found.run()
-    costs = dict(zip(configs, simulation_costs(workload, configs, device, False), strict=True))
+    costs = dict(zip(configs, search.simulation_costs(workload, configs, device, False), strict=True))
     assert sum(map(costs.__getitem__, found.took)) <= budget or len(found.took) == 1
     assert set(found.took) <= set(configs)
     assert reported == sorted(reported)
@@ -137,18 +131,18 @@ def test_no_more_is_simulated_than_the_budget_allows(
         assert not found.open_within(found.near_percent)
 
 
-@pytest.mark.skipif(not is_fast(), reason="needs numba, which stands in for SimPy: the ticks are the same")
+@pytest.mark.skipif(not search.is_fast(), reason="needs numba, which stands in for SimPy: the ticks are the same")
 @pytest.mark.parametrize("name", ["h200", "c2050"])
 @pytest.mark.parametrize("kernels", [1, 2])
 def test_a_twentieth_of_the_ops_finds_a_program_within_a_percent(name: str, kernels: int) -> None:
     """Breadth-first on several hardware queues the good programs are islands: see the picture in choose.md."""
     workload = Workload(16 << 20, kernels=(WorkloadKernel(duration_s=0.57e-3 / kernels, fill=0.5),) * kernels)
-    device, grid = load_device(name), Grid(tuple(range(1, 97)), tuple(range(1, 17)))
+    device, grid = load_device(name), search.Grid(tuple(range(1, 97)), tuple(range(1, 17)))
     configs = grid.configs(workload)
-    budget = sum(simulation_costs(workload, configs, device, True)) / 20
-    found = GridSearch(workload, device, configs, True, int(budget))
+    budget = sum(search.simulation_costs(workload, configs, device, True)) / 20
+    found = search.GridSearch(workload, device, configs, True, int(budget))
     found.run()
-    assert found.shortest <= 1.01 * min(evaluate_ticks(workload, configs, device, fast=True))
+    assert found.shortest <= 1.01 * min(search.evaluate_ticks(workload, configs, device, fast=True))
 
 
 # The device's memory
@@ -167,8 +161,8 @@ def test_device_bytes_are_those_of_the_schedules_buffers(workload: Workload, n: 
 def test_the_memory_limit_holds_and_leaves_the_best_of_what_fits(
     workload: Workload, device: Device, limit: int
 ) -> None:
-    grid = Grid((1, 2, 3, 4), (1, 2, 3), buffers=(None, 1, 2, 3), memory_limit_bytes=limit)
-    everywhere = Grid(grid.chunks, grid.streams, buffers=grid.buffers).configs(workload)
+    grid = search.Grid((1, 2, 3, 4), (1, 2, 3), buffers=(None, 1, 2, 3), memory_limit_bytes=limit)
+    everywhere = search.Grid(grid.chunks, grid.streams, buffers=grid.buffers).configs(workload)
     fits = [config for config in everywhere if config.device_bytes(workload) <= limit]
     if not fits:
         with pytest.raises(InputError, match=rf"memory_limit_bytes = {limit} \(.*\): no program of the grid fits"):
@@ -230,7 +224,7 @@ def test_on_issue_order_queues_nothing_better_ever_hurts(
 @given(workloads(), devices(), st.integers(1, 5), st.integers(1, 4))
 def test_a_larger_grid_is_never_worse(workload: Workload, device: Device, chunks: int, streams: int) -> None:
     def optimum(most_chunks: int, most_streams: int) -> float:
-        grid = Grid(tuple(range(1, most_chunks + 1)), tuple(range(1, most_streams + 1)))
+        grid = search.Grid(tuple(range(1, most_chunks + 1)), tuple(range(1, most_streams + 1)))
         return streamsim.best(workload, device, grid, fast=False).best.makespan_s
 
     assert optimum(chunks + 2, streams + 1) <= optimum(chunks, streams)

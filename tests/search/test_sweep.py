@@ -13,17 +13,11 @@ from hypothesis import strategies as st
 from strategies import pipeline_of
 from sweeps import rows_of, small
 
+from streamsim import program
 from streamsim.device import known_within, load_device
 from streamsim.errors import InputError
 from streamsim.files import write_toml
 from streamsim.model import simulate
-from streamsim.program import (
-    Order,
-    Workload,
-    WorkloadKernel,
-    build,
-    serial,
-)
 from streamsim.search import Axis, Combination, Sweep, combinations, read_asked, sweep, sweep_blocks, sweep_of
 
 MODULE = sys.modules["streamsim.search.sweep"]  # whose name in the room is the function's
@@ -53,13 +47,13 @@ def test_every_row_is_what_predicting_it_gives() -> None:
         moved = {name: getattr(base.h2d, name) + more for name in others}
         link = msgspec.structs.replace(base.h2d, latency_s=latency, **moved)
         device = msgspec.structs.replace(base, h2d=link)
-        workload = Workload(None, (h2d,), (65536,), (WorkloadKernel(duration_s=10e-6),))
-        orders: tuple[Order, ...] = ("depth-first", "breadth-first", "serial")
+        workload = program.Workload(None, (h2d,), (65536,), (program.WorkloadKernel(duration_s=10e-6),))
+        orders: tuple[program.Order, ...] = ("depth-first", "breadth-first", "serial")
         for order, buffers, chunks, streams in product(orders, (None, 2), range(1, 6), (1, 2)):
             if (order != "depth-first" and buffers) or (order == "serial" and streams > 1):
                 continue
-            took = simulate(build(workload, order, chunks, streams, buffers), device).makespan_s
-            alone = simulate(serial(workload), device).makespan_s
+            took = simulate(program.build(workload, order, chunks, streams, buffers), device).makespan_s
+            alone = simulate(program.serial(workload), device).makespan_s
             expected.append(
                 {
                     **{"device": name, "connections": device.connections, "h2d.latency_s": latency, "elements": None},
@@ -97,8 +91,8 @@ def test_rows_depend_neither_on_the_blocks_nor_on_where_it_starts(block: int, st
 
 def test_a_workloads_file_with_other_sizes_and_times(tmp_path: Path) -> None:
     """One for each array and kernel that it has, in bytes."""
-    kernels = (WorkloadKernel(duration_s=1e-3), WorkloadKernel("sincos", parameter=10))
-    write_toml(Workload(1 << 16, (4, 8), (2,), kernels), tmp_path / "w.toml")
+    kernels = (program.WorkloadKernel(duration_s=1e-3), program.WorkloadKernel("sincos", parameter=10))
+    write_toml(program.Workload(1 << 16, (4, 8), (2,), kernels), tmp_path / "w.toml")
     asked = {"workload": [str(tmp_path / "w.toml")]}
     rows = rows_of(sweep_of({**asked, "h2d": ["64KiB,128KiB", "64KiB"]}))
     assert [(row["h2d_bytes_1"] >> 16, row["d2h_bytes"] >> 16) for row in rows] == [(1, 2), (2, 2)]

@@ -25,25 +25,10 @@ from streamsim.program import (
     write_schedule,
 )
 from streamsim.timeline import Timeline
-from streamsim_validate import suites
+from streamsim_validate import records, suites
 from streamsim_validate.calibrate import Samples, fits, read_samples
 from streamsim_validate.gpu import Gpu, NoGpuError, Replayer, profiler
 from streamsim_validate.gpu.profiler import Activity, match
-from streamsim_validate.records import (
-    COMPUTE,
-    D2H,
-    H2D,
-    Entry,
-    RunBegins,
-    RunEnds,
-    Spans,
-    Traced,
-    finish,
-    journal_path,
-    read_journal,
-    read_record,
-    timeline_of,
-)
 from streamsim_validate.run import Plan, campaign, run
 from streamsim_validate.run.campaign import measure_plan, planned, raise_for, with_profiles
 from streamsim_validate.suites import sincos
@@ -61,8 +46,8 @@ def test_schedules_are_measured_and_recorded(tmp_path: Path) -> None:
     plan = a_plan(tmp_path)
     samples = read_samples(RECORDED)
     measure_plan(plan, 8, fake_gpu()[0], lambda _: samples)
-    record = finish(journal_path(plan.output), plan.output, with_profiles)
-    assert read_record(plan.output) == record
+    record = records.finish(records.journal_path(plan.output), plan.output, with_profiles)
+    assert records.read_record(plan.output) == record
     (session,) = record.runs
     assert (session.connections, session.repeats) == (8, 3)
     assert session.profile("before") == session.profile("after") == fits.fit(samples)
@@ -86,15 +71,17 @@ def test_an_interrupted_run_is_resumed_where_it_stopped(tmp_path: Path) -> None:
     cuda.fail_at = press
     with pytest.raises(KeyboardInterrupt):
         measure_plan(plan, 8, gpu, None)
-    first = [line for line in read_journal(journal_path(plan.output)) if isinstance(line, Entry)]
+    first = [
+        line for line in records.read_journal(records.journal_path(plan.output)) if isinstance(line, records.Entry)
+    ]
     assert sum(len(entry.wall_s) for entry in first) == 6
 
     measure_plan(plan, 8, fake_gpu()[0], None)
-    before = journal_path(plan.output).read_bytes()
+    before = records.journal_path(plan.output).read_bytes()
     gpu, cuda = fake_gpu()
     measure_plan(plan, 8, gpu, None)  # nothing is measured twice
-    assert (journal_path(plan.output).read_bytes(), cuda.log) == (before, [])
-    record = finish(journal_path(plan.output), plan.output)
+    assert (records.journal_path(plan.output).read_bytes(), cuda.log) == (before, [])
+    record = records.finish(records.journal_path(plan.output), plan.output)
     entries = [entry for _, entry in record.measured()]
     assert sorted(entry.key for entry in entries) == sorted(item.key for item in planned(plan, 8))
     assert {len(entry.wall_s) for entry in entries} == {3}
@@ -112,10 +99,10 @@ def test_a_journal_of_other_schedules_is_not_resumed(tmp_path: Path, now: tuple[
     """Or the times of one schedule would be reported as another's."""
     plan = a_plan(tmp_path)
     measure_plan(plan, 8, fake_gpu()[0], None)
-    before = journal_path(plan.output).read_bytes()
+    before = records.journal_path(plan.output).read_bytes()
     with pytest.raises(InputError, match="has measured another schedule '1: depth-first N=4 S=2'"):
         measure_plan(msgspec.structs.replace(plan, schedules=now), 8, fake_gpu()[0], None)
-    assert journal_path(plan.output).read_bytes() == before
+    assert records.journal_path(plan.output).read_bytes() == before
     measure_plan(msgspec.structs.replace(plan, schedules=now), 1, fake_gpu()[0], None)  # those of others stand apart
 
 
@@ -140,18 +127,23 @@ def test_a_run_that_has_measured_all_is_ended_by_the_next_call(tmp_path: Path) -
 
     with pytest.raises(KeyboardInterrupt):
         measure_plan(plan, 8, fake_gpu()[0], take_samples)
-    assert not any(isinstance(line, RunEnds) for line in read_journal(journal_path(plan.output)))
+    assert not any(
+        isinstance(line, records.RunEnds) for line in records.read_journal(records.journal_path(plan.output))
+    )
     measure_plan(plan, 8, fake_gpu()[0], take_samples)
-    lines = read_journal(journal_path(plan.output))
-    assert [type(line) for line in lines if isinstance(line, RunBegins | RunEnds)] == [RunBegins, RunEnds]
-    assert sum(isinstance(line, Entry) for line in lines) == len(SCHEDULES)
+    lines = records.read_journal(records.journal_path(plan.output))
+    assert [type(line) for line in lines if isinstance(line, records.RunBegins | records.RunEnds)] == [
+        records.RunBegins,
+        records.RunEnds,
+    ]
+    assert sum(isinstance(line, records.Entry) for line in lines) == len(SCHEDULES)
 
 
 def test_samples_that_cannot_be_fitted_lose_no_measurement(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     plan, samples = a_plan(tmp_path), read_samples(RECORDED)
     short = Samples(samples.card, samples.date, samples.rows[1:])
     measure_plan(plan, 8, fake_gpu()[0], lambda _: short)
-    (session,) = finish(journal_path(plan.output), plan.output, with_profiles).runs
+    (session,) = records.finish(records.journal_path(plan.output), plan.output, with_profiles).runs
     assert session.before is session.after is None
     assert len(session.entries) == len(SCHEDULES)
     assert "no profile: calibration: no chain 'h2d 65536 x8'" in capfd.readouterr().err
@@ -179,7 +171,7 @@ def test_a_run_of_drawn_schedules_says_how_to_draw_them_again(tmp_path: Path, mo
     measure_plan(plan, 8, fake_gpu()[0], None)
     with pytest.raises(InputError, match="has measured another schedule"):
         measure_plan(msgspec.structs.replace(plan, seed=6), 8, fake_gpu()[0], None)
-    (session,) = finish(journal_path(plan.output), plan.output).runs
+    (session,) = records.finish(records.journal_path(plan.output), plan.output).runs
     again = planned(msgspec.structs.replace(plan, seed=session.seed, count=session.count), 8)
     assert {entry.key: entry.build() for entry in session.entries} == {item.key: item.schedule for item in again}
 
@@ -206,12 +198,12 @@ def test_the_whole_way_from_the_command_to_the_record(tmp_path: Path) -> None:
     done = subprocess.run(line, cwd=tmp_path, env=environment(tmp_path), capture_output=True, text=True, check=False)
     assert done.returncode == 0
     assert done.stdout.splitlines()[-1] == "r.json.gz: 2 schedules measured on Emulated"
-    record = read_record(tmp_path / "r.json.gz")
+    record = records.read_record(tmp_path / "r.json.gz")
     assert [(session.connections, entry.build()) for session, entry in record.measured()] == [
         (8, SCHEDULES[0]),
         (1, SCHEDULES[0]),
     ]
-    assert not journal_path(tmp_path / "r.json.gz").exists()
+    assert not records.journal_path(tmp_path / "r.json.gz").exists()
 
 
 # Measured time lines in records: traced after everything is measured, journalled, resumed
@@ -236,8 +228,8 @@ class Profiler:
         if len(self.seen) - 1 == self._refuses:
             raise InputError("the profiler has not seen every op")
         n = sum(type(op).__name__ in ("Copy", "Kernel") for op in replayer.schedule.ops)
-        return timeline_of(
-            replayer.schedule, Spans(tuple(range(0, 1000 * n, 1000)), tuple(range(1000, 1000 * n + 1, 1000)))
+        return records.timeline_of(
+            replayer.schedule, records.Spans(tuple(range(0, 1000 * n, 1000)), tuple(range(1000, 1000 * n + 1, 1000)))
         )
 
 
@@ -252,10 +244,10 @@ def test_one_that_cannot_be_traced_stops_nothing_and_is_tried_again(
     monkeypatch.setattr(profiler, "profile", second)
     measure_plan(plan, 8, fake_gpu()[0], None)
     assert second.seen == first.seen[:1]
-    kinds = [type(line) for line in read_journal(journal_path(plan.output))]
-    assert kinds.index(Traced) > max(i for i, kind in enumerate(kinds) if kind is Entry)
-    record = finish(journal_path(plan.output), plan.output)
-    assert read_record(plan.output) == record
+    kinds = [type(line) for line in records.read_journal(records.journal_path(plan.output))]
+    assert kinds.index(records.Traced) > max(i for i, kind in enumerate(kinds) if kind is records.Entry)
+    record = records.finish(records.journal_path(plan.output), plan.output)
+    assert records.read_record(plan.output) == record
     lengths = [len(entry.timeline.start_ns) for _, entry in record.measured() if entry.timeline is not None]
     assert sorted(lengths) == [3, 12]  # a copy each way and a kernel, for one chunk and for four
     assert [len(entry.wall_s) for _, entry in record.measured()] == [2, 2]
@@ -269,10 +261,10 @@ SCHEDULE = Schedule(
 )
 IDS = [7, 70, 71]  # of the legacy stream, and of streams 1 and 2
 SEEN = [
-    Activity(H2D, 1000, 1010, 8, 70),
-    Activity(COMPUTE, 1012, 1030, 0, 70),
-    Activity(D2H, 1001, 1005, 4, 71),
-    Activity(H2D, 1010, 1018, 8, 71),
+    Activity(records.H2D, 1000, 1010, 8, 70),
+    Activity(records.COMPUTE, 1012, 1030, 0, 70),
+    Activity(records.D2H, 1001, 1005, 4, 71),
+    Activity(records.H2D, 1010, 1018, 8, 71),
 ]
 
 
@@ -281,9 +273,11 @@ def _run_one_by_one(schedule: Schedule, streams: bool = True) -> list[Activity]:
     for at, op in enumerate(schedule.ops):
         stream = op.stream or 0 if streams else at
         if isinstance(op, Copy):
-            activities.append(Activity(H2D if op.direction == "h2d" else D2H, 10 * at, 10 * at + 5, op.bytes, stream))
+            activities.append(
+                Activity(records.H2D if op.direction == "h2d" else records.D2H, 10 * at, 10 * at + 5, op.bytes, stream)
+            )
         elif isinstance(op, Kernel):
-            activities.append(Activity(COMPUTE, 10 * at, 10 * at + 5, 0, stream))
+            activities.append(Activity(records.COMPUTE, 10 * at, 10 * at + 5, 0, stream))
     return activities
 
 
@@ -304,8 +298,8 @@ def test_a_run_in_issue_order_is_matched_op_by_op(chunks: int, streams: int, dee
     ("activities", "message"),
     [
         (SEEN[:-1], r"has not seen ops\[3\]"),
-        ([*SEEN, Activity(H2D, 2000, 2010, 8, 70)], "has seen 1 copies or kernels that are not the schedule's"),
-        ([*SEEN[:3], Activity(H2D, 1010, 1018, 16, 71)], r"has not seen ops\[3\]"),
+        ([*SEEN, Activity(records.H2D, 2000, 2010, 8, 70)], "has seen 1 copies or kernels that are not the schedule's"),
+        ([*SEEN[:3], Activity(records.H2D, 1010, 1018, 16, 71)], r"has not seen ops\[3\]"),
     ],
 )
 def test_another_programs_records_are_refused(activities: list[Activity], message: str) -> None:

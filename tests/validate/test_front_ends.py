@@ -16,13 +16,7 @@ from hypothesis import strategies as st
 
 from streamsim.device import TIMES
 from streamsim.errors import InputError
-from streamsim_validate.calibrate.front_ends import (
-    ALONE_KINDS,
-    REPEATS,
-    fit_front_end,
-    measure_front_end,
-    non_negative,
-)
+from streamsim_validate.calibrate import front_ends
 
 SOURCE = "measured: by hand"
 
@@ -100,14 +94,14 @@ class Emulated:
 
 def rounds_of(costs: Costs) -> dict[str, tuple[float, ...]]:
     calls = Emulated(costs)
-    return measure_front_end(calls, clock=lambda: calls.now)
+    return front_ends.measure_front_end(calls, clock=lambda: calls.now)
 
 
 @examples(20)
 @given(st.builds(Costs, *[st.floats(1e-7, 1e-4)] * 6, st.just(0.0) | st.floats(1e-7, 1e-4), *[st.just(0.0)] * 3))
 def test_a_known_library_is_found_again(costs: Costs) -> None:
     """Costs that add up are found to rounding, and nothing of them scatters; what it lacks costs nothing."""
-    found = fit_front_end(rounds_of(costs), SOURCE)
+    found = front_ends.fit_front_end(rounds_of(costs), SOURCE)
     assert [getattr(found, name) for name in TIMES] == pytest.approx(list(costs), rel=1e-6, abs=1e-12)
     assert found.spread < 1e-6
     assert found.source == SOURCE
@@ -125,9 +119,9 @@ def test_a_host_that_was_slowed_for_most_of_the_rounds_is_calibrated_as_it_is(
     """Seven of ten runs of each kind take longer, which of them is chance."""
     rounds = {}
     for kind, seconds in rounds_of(costs).items():
-        slow = set(draws.sample(range(REPEATS), REPEATS * 7 // 10))
+        slow = set(draws.sample(range(front_ends.REPEATS), front_ends.REPEATS * 7 // 10))
         rounds[kind] = tuple(s * (slowed if run in slow else 1) for run, s in enumerate(seconds))
-    found = fit_front_end(rounds, SOURCE)
+    found = front_ends.fit_front_end(rounds, SOURCE)
     assert [getattr(found, name) for name in TIMES[:6]] == pytest.approx(list(costs)[:6], rel=1e-6, abs=1e-15)
     assert found.spread >= 0
 
@@ -139,10 +133,10 @@ def test_a_host_that_was_slowed_for_most_of_the_rounds_is_calibrated_as_it_is(
 )
 def test_what_a_call_behind_another_kind_or_a_wait_takes_longer_is_found_again(turns: Costs, waits: Costs) -> None:
     """But for a 40th: of the first call of each loop, which is behind one of another kind, and behind a wait."""
-    found = fit_front_end(rounds_of(turns), SOURCE)
+    found = front_ends.fit_front_end(rounds_of(turns), SOURCE)
     assert found.turn_s == pytest.approx(turns.turn, rel=0.1, abs=1e-12)
     assert [getattr(found, name) for name in TIMES[:7]] == pytest.approx(list(turns)[:7], abs=turns.turn / 10 + 1e-12)
-    found = fit_front_end(rounds_of(waits), SOURCE)
+    found = front_ends.fit_front_end(rounds_of(waits), SOURCE)
     assert found.after_wait_s == pytest.approx(waits.after_wait, rel=0.1, abs=1e-12)
     assert found.first_launch_s == pytest.approx(waits.first_launch, rel=1e-6, abs=1e-12)
 
@@ -150,14 +144,14 @@ def test_what_a_call_behind_another_kind_or_a_wait_takes_longer_is_found_again(t
 def test_compiled_programs_enter_nothing() -> None:
     """What rounds that go round the streams take longer is of their other calls, and no call's where they do not."""
     costs = Costs(2e-6, 4e-6, 2e-7, 2e-7, 5e-7, 0.0)
-    rounds = {kind: seconds for kind, seconds in rounds_of(costs).items() if kind not in ALONE_KINDS}
-    found = fit_front_end(rounds, SOURCE, is_library=False)
+    rounds = {kind: seconds for kind, seconds in rounds_of(costs).items() if kind not in front_ends.ALONE_KINDS}
+    found = front_ends.fit_front_end(rounds, SOURCE, is_library=False)
     assert [getattr(found, name) for name in TIMES[:6]] == pytest.approx(list(costs)[:6], rel=1e-6, abs=1e-12)
     slower = {kind: tuple(s * (1.1 if "|" in kind else 1) for s in seconds) for kind, seconds in rounds.items()}
-    found = fit_front_end(slower, SOURCE, is_library=False)
+    found = front_ends.fit_front_end(slower, SOURCE, is_library=False)
     assert found.enter_s == found.turn_s == 0
     assert costs.copy < found.copy_s < 1.1 * costs.copy
-    assert fit_front_end(slower, SOURCE).enter_s > 0
+    assert front_ends.fit_front_end(slower, SOURCE).enter_s > 0
 
 
 @pytest.mark.parametrize("iko", [None, (), (0.0,)], ids=("missing", "empty", "no time"))
@@ -166,7 +160,7 @@ def test_rounds_that_are_no_calibration_are_refused(iko: tuple[float, ...] | Non
     if iko is None:
         del rounds["iko"]
     with pytest.raises(InputError, match="calibrate again"):
-        fit_front_end(rounds, SOURCE)
+        front_ends.fit_front_end(rounds, SOURCE)
 
 
 # Least squares without negative numbers, held to what makes a solution the best one, and to every other one.
@@ -193,7 +187,7 @@ def test_no_solution_without_negative_numbers_is_nearer(seed: int, scales: bool)
     it is 0: else some more of it, or less, would come nearer.
     """
     matrix, sums = problem(seed, scales)
-    found = non_negative(matrix, sums)
+    found = front_ends.non_negative(matrix, sums)
     lengths = np.linalg.norm(matrix, axis=0)
     used = lengths > 0
     assert (found >= 0).all()
@@ -216,10 +210,10 @@ def test_it_is_the_best_of_every_choice_of_unknowns_that_are_zero(seed: int) -> 
         each = np.linalg.lstsq(part, sums, rcond=None)[0]
         if (each >= 0).all():
             least = min(least, np.linalg.norm(part @ each - sums))
-    assert np.linalg.norm(matrix @ non_negative(matrix, sums) - sums) == pytest.approx(least, abs=1e-9)
+    assert np.linalg.norm(matrix @ front_ends.non_negative(matrix, sums) - sums) == pytest.approx(least, abs=1e-9)
 
 
 def test_without_scipy_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "scipy.optimize", None)
     with pytest.raises(InputError, match=r"^calibration needs SciPy; pip install '\.\[calibrate\]'"):
-        non_negative([[1.0]], [1.0])
+        front_ends.non_negative([[1.0]], [1.0])

@@ -21,6 +21,7 @@ from streamsim import load_device
 from streamsim.device import HOST_TIMES, Device, FrontEnd, changed, mean_of
 from streamsim.model import simulate
 from streamsim.program import Kernel
+from streamsim_validate import records
 from streamsim_validate.calibrate import host_calls
 from streamsim_validate.compare import DEVICE_BOUND, HOST_BOUND, compare, expectations, predict_device_s, profiles_of
 from streamsim_validate.compare.comparison import GOOD_CHOICE, share_within
@@ -34,26 +35,6 @@ from streamsim_validate.compare.predictions import (
     speed_of,
     with_link,
 )
-from streamsim_validate.records import (
-    LINK_BYTES,
-    LINK_PAIR,
-    PACE_CHAIN,
-    STAND_IN,
-    CallCosts,
-    ChainRow,
-    Entry,
-    Group,
-    Machine,
-    ProgramTimes,
-    Recipe,
-    Record,
-    Run,
-    Timing,
-    closed,
-    digest,
-    read_record,
-    rows_of,
-)
 from streamsim_validate.suites import sincos, stand_ins
 
 SHIPPED = load_device("h200")
@@ -61,29 +42,31 @@ H200 = replace(  # of any card; the probes' mean call has what the first ones af
     SHIPPED, description="", host=replace(SHIPPED.host, after_wait_s=0.0)
 )
 CONNECTIONS, SLOWER, OUTLIER_S = 8, 1.25, 5e-3
-RECIPE = Recipe("depth-first", {"chunks": 32, "streams": 4}, sincos(32_000, 2), "grid")  # the host's calls set its time
+RECIPE = records.Recipe(
+    "depth-first", {"chunks": 32, "streams": 4}, sincos(32_000, 2), "grid"
+)  # the host's calls set its time
 
 
 def slowed(factor: float) -> Device:
     """The H200 with calls that cost the host so many times what they do."""
-    return at_speed(H200, CallCosts._fields, factor).with_connections(CONNECTIONS)
+    return at_speed(H200, records.CallCosts._fields, factor).with_connections(CONNECTIONS)
 
 
-def a_group(number: int, factor: float, repeats: int = 3) -> Group:
+def a_group(number: int, factor: float, repeats: int = 3) -> records.Group:
     """What the probes show on that card, measured so many times."""
     device, timings = slowed(factor), {}
     for chain, schedule in host_calls():
-        host = simulate(closed(schedule), device)
-        timings[chain] = [Timing(0.0, host.host_s, host.issued[len(schedule.ops) - 1] * 1e-9)] * repeats
-    return Group(number, rows_of(timings))
+        host = simulate(records.closed(schedule), device)
+        timings[chain] = [records.Timing(0.0, host.host_s, host.issued[len(schedule.ops) - 1] * 1e-9)] * repeats
+    return records.Group(number, records.rows_of(timings))
 
 
-def an_entry(key: str, group: int, factor: float) -> Entry:
+def an_entry(key: str, group: int, factor: float) -> records.Entry:
     """Measured on that card."""
     schedule = RECIPE.schedule()
-    host = simulate(closed(schedule), slowed(factor))
+    host = simulate(records.closed(schedule), slowed(factor))
     times = (predict_device_s(schedule, slowed(factor)),), (host.host_s,), (0.9 * host.host_s,)
-    return Entry(key, digest(schedule), "ok", True, RECIPE, None, *times, group=group)
+    return records.Entry(key, records.digest(schedule), "ok", True, RECIPE, None, *times, group=group)
 
 
 def calibrated(factor: float = 1.0) -> dict[str, Any]:
@@ -100,20 +83,20 @@ def plain(device: Device) -> dict[str, Any]:
     return found
 
 
-def a_run(entries: tuple[Entry, ...], groups: tuple[Group, ...]) -> Run:
+def a_run(entries: tuple[records.Entry, ...], groups: tuple[records.Group, ...]) -> records.Run:
     known = calibrated()
-    return Run(CONNECTIONS, "then", 0, 3, "now", plain(H200), plain(H200), entries, known, known, groups=groups)
+    return records.Run(CONNECTIONS, "then", 0, 3, "now", plain(H200), plain(H200), entries, known, known, groups=groups)
 
 
-def a_record(*runs: Run) -> Record:
-    return Record(CARD, Machine("Linux", "a processor", 2, "3.12"), "mine", runs, "0.1")
+def a_record(*runs: records.Run) -> records.Record:
+    return records.Record(CARD, records.Machine("Linux", "a processor", 2, "3.12"), "mine", runs, "0.1")
 
 
 @cache
 def pace_s(factor: float) -> float:
     """Seconds in which the host issues the pace on that card."""
-    schedule = next(schedule for chain, schedule in host_calls() if chain == PACE_CHAIN)
-    return simulate(closed(schedule), slowed(factor)).issued[len(schedule.ops) - 1] * 1e-9
+    schedule = next(schedule for chain, schedule in host_calls() if chain == records.PACE_CHAIN)
+    return simulate(records.closed(schedule), slowed(factor)).issued[len(schedule.ops) - 1] * 1e-9
 
 
 # Halfway through the run the host got slower.
@@ -121,12 +104,12 @@ GROUPS = (a_group(1, 1.0), a_group(2, SLOWER))
 
 
 @cache
-def early_and_late() -> tuple[Entry, Entry]:
+def early_and_late() -> tuple[records.Entry, records.Entry]:
     return an_entry("early", 1, 1.0), an_entry("late", 2, SLOWER)
 
 
 @cache
-def drifted() -> Record:
+def drifted() -> records.Record:
     return a_record(a_run(early_and_late(), GROUPS))
 
 
@@ -137,7 +120,7 @@ def test_a_host_that_got_slower_is_found_again_and_predictions_follow_it() -> No
     assert [row.error for row in without] == pytest.approx([0, 1 / SLOWER - 1], abs=0.03)
 
 
-def a_paced_entry(*factors: float) -> Entry:
+def a_paced_entry(*factors: float) -> records.Entry:
     """Samples of which each was measured on a host so many times as slow, and so was the pace beside it."""
     each = [an_entry("x", 0, factor) for factor in factors]
     times = {name: tuple(getattr(one, name)[0] for one in each) for name in ("device_s", "wall_s", "issue_s")}
@@ -169,18 +152,22 @@ def test_where_the_host_is_known_beside_each_sample_its_calibration_may_scatter(
 
 # What others leave of the link
 
-COPYING = Recipe("depth-first", {"chunks": 6, "streams": 3}, sincos(6_000_003, 2), "grid")  # both links set its time
+COPYING = records.Recipe(
+    "depth-first", {"chunks": 6, "streams": 3}, sincos(6_000_003, 2), "grid"
+)  # both links set its time
 
 
-def a_linked_entry(*times: float) -> Entry:
+def a_linked_entry(*times: float) -> records.Entry:
     """Samples of which each was measured while copies both ways took so many times as long, and so did those beside."""
     schedule = COPYING.schedule()
     cards = [with_link(H200.with_connections(CONNECTIONS), some) for some in times]
     measured_s = tuple(predict_device_s(schedule, card) for card in cards)
-    walls_s = tuple(predict_wall_s(closed(schedule), card) for card in cards)
-    links_s = tuple(some * predict_device_s(LINK_PAIR, H200) for some in times)
+    walls_s = tuple(predict_wall_s(records.closed(schedule), card) for card in cards)
+    links_s = tuple(some * predict_device_s(records.LINK_PAIR, H200) for some in times)
     paces_s = (0.9 * pace_s(1.0),) * len(times)
-    entry = Entry("x", digest(schedule), "ok", True, COPYING, None, measured_s, walls_s, (1e-5,) * len(times))
+    entry = records.Entry(
+        "x", records.digest(schedule), "ok", True, COPYING, None, measured_s, walls_s, (1e-5,) * len(times)
+    )
     return replace(entry, paces_s=paces_s, links_s=links_s)
 
 
@@ -215,15 +202,15 @@ def test_nothing_is_predicted_with_the_link_of_others_that_is_not_known() -> Non
 def test_a_host_has_one_speed() -> None:
     """1, 1.5 and 1.5 times as slow in the three mixes: 1.5 ** (2/3) for every call, none of which changes by itself."""
 
-    def slower(row: ChainRow) -> ChainRow:
+    def slower(row: records.ChainRow) -> records.ChainRow:
         kind, size, length, runs = row
         return kind, size, length, tuple(run._replace(issue_s=1.5 * run.issue_s) for run in runs)
 
     rows = GROUPS[0].probes
     two = tuple(slower(row) if row[0] == "mix hkd" else row for row in rows)
     assert [speed_of(mixes_s(some), mixes_s(rows)) for some in (rows, two)] == pytest.approx([1, 1.5 ** (2 / 3)])
-    late = profiles_of(a_run(early_and_late(), (Group(2, two),))).of(early_and_late()[1])
-    known = [(getattr(late.host, name), getattr(H200.host, name)) for name in CallCosts._fields]
+    late = profiles_of(a_run(early_and_late(), (records.Group(2, two),))).of(early_and_late()[1])
+    known = [(getattr(late.host, name), getattr(H200.host, name)) for name in records.CallCosts._fields]
     of_calls = {late_s / usual_s for late_s, usual_s in known if usual_s}
     assert max(of_calls) == pytest.approx(min(of_calls))
 
@@ -246,11 +233,11 @@ def test_no_schedules_own_times_move_its_prediction() -> None:
     [
         a_group(2, SLOWER, FEWEST_REPEATS - 1).probes,
         tuple(row for row in GROUPS[1].probes if row[0] != "mix hd"),
-        tuple((*row[:3], (Timing(1e-6, 1e-6, -1e-6),) * 3) for row in GROUPS[1].probes),
+        tuple((*row[:3], (records.Timing(1e-6, 1e-6, -1e-6),) * 3) for row in GROUPS[1].probes),
     ],
 )
-def test_a_group_that_does_not_say_is_predicted_with_the_runs_profile(probes: tuple[ChainRow, ...]) -> None:
-    run = a_run(early_and_late(), (GROUPS[0], Group(2, probes)))
+def test_a_group_that_does_not_say_is_predicted_with_the_runs_profile(probes: tuple[records.ChainRow, ...]) -> None:
+    run = a_run(early_and_late(), (GROUPS[0], records.Group(2, probes)))
     assert profiles_of(run).of(early_and_late()[1]) == H200.with_connections(CONNECTIONS)
     assert len(compare(a_record(run)).rows) == 2
 
@@ -261,7 +248,7 @@ def test_one_outlier_changes_nothing(probe: int, repeat: int) -> None:
     *chain, runs = rows[probe]
     disturbed = tuple((OUTLIER_S,) * 3 if i == repeat else run for i, run in enumerate(runs))
     rows[probe] = (*chain, disturbed)  # type: ignore[assignment]
-    run = a_run(early_and_late(), (GROUPS[0], Group(2, tuple(rows))))
+    run = a_run(early_and_late(), (GROUPS[0], records.Group(2, tuple(rows))))
     assert profiles_of(run).speeds == profiles_of(drifted().runs[0]).speeds
 
 
@@ -285,16 +272,18 @@ def a_program(
     speeds: tuple[float, ...] = (1.0, 1.0, 1.0),
     elements: int = ELEMENTS,
     streams: int = 1,
-) -> Entry:
+) -> records.Entry:
     """A program whose calls took ``speeds`` times as long in its runs."""
-    recipe = Recipe("depth-first", {"chunks": chunks, "streams": streams}, stand_ins(elements, 1, 4), STAND_IN)
-    program = ProgramTimes("cupy", (kernel_us * US,), (kernel_us * US / chunks,))
+    recipe = records.Recipe(
+        "depth-first", {"chunks": chunks, "streams": streams}, stand_ins(elements, 1, 4), records.STAND_IN
+    )
+    program = records.ProgramTimes("cupy", (kernel_us * US,), (kernel_us * US / chunks,))
     walls_s, issue_s = (wall_us * US,) * len(speeds), tuple(speed * 12 * chunks * US for speed in speeds)
-    known = digest(recipe.schedule())
-    return Entry(f"cupy: {recipe.key}", known, "ok", True, recipe, None, (), walls_s, issue_s, program=program)
+    known = records.digest(recipe.schedule())
+    return records.Entry(f"cupy: {recipe.key}", known, "ok", True, recipe, None, (), walls_s, issue_s, program=program)
 
 
-def with_links(entry: Entry, links_s: Sequence[float], walls_us: Sequence[float] = ()) -> Entry:
+def with_links(entry: records.Entry, links_s: Sequence[float], walls_us: Sequence[float] = ()) -> records.Entry:
     """The entry with three runs, and so many seconds of a copy each way beside each."""
     assert entry.program is not None
     times = {"issue_s": (12 * US,) * 3, "paces_s": (7 * US,) * 3}
@@ -302,7 +291,7 @@ def with_links(entry: Entry, links_s: Sequence[float], walls_us: Sequence[float]
     return replace(entry, wall_s=walls_s, program=replace(entry.program, run_links_s=tuple(links_s)), **times)
 
 
-def of_programs(*entries: Entry, card: Device = WITH_LIBRARY) -> Record:
+def of_programs(*entries: records.Entry, card: Device = WITH_LIBRARY) -> records.Record:
     return small_record.a_record(*entries, connections=WITH_LIBRARY.connections, profile=card)
 
 
@@ -325,7 +314,7 @@ def test_a_program_is_predicted_with_the_calls_of_its_front_end_and_its_kernels(
     assert found.summaries["front end"].keys() == {"cupy device-bound", "cupy host-bound"}
 
 
-def a_paced_program(*speeds: float) -> Entry:
+def a_paced_program(*speeds: float) -> records.Entry:
     """64 chunks, each run with calls that take so many times as long, and a round of a stream beside it: 7 us, once."""
     entry = a_program(64, 6.4, MANY_US, speeds)
     walls = tuple((speed * 64 * 12 + 0.256) * US for speed in speeds)
@@ -352,7 +341,7 @@ def test_each_run_is_predicted_with_what_others_left_of_the_link_beside_it() -> 
     and 0.5 in the others, where each copy of 16.384 us took twice as long.
     """
     walls_us = [times * 2 * 16.384 + 107 for times in (1, 2, 2)]
-    links_s = [times * predict_wall_s(LINK_PAIR, WITH_LIBRARY) for times in (1.5, 4, 4)]  # of bare calls
+    links_s = [times * predict_wall_s(records.LINK_PAIR, WITH_LIBRARY) for times in (1.5, 4, 4)]  # of bare calls
     for known, wanted_us in ((links_s, walls_us[1]), ((), ONE_US), ((0.0, *links_s[1:]), ONE_US)):
         (row,) = compare(of_programs(with_links(a_program(1, 100, ONE_US), known, walls_us))).rows
         assert row.predicted_s == pytest.approx(wanted_us * US, rel=1e-4)
@@ -363,7 +352,7 @@ def test_what_calls_take_longer_is_not_the_links_doing() -> None:
 
     Its 32 MiB take 33.55 ms then. In the third run they took twice as long as all that.
     """
-    copy_ms = LINK_BYTES * 1e-6
+    copy_ms = records.LINK_BYTES * 1e-6
     links_s = tuple(1e-3 * ms for ms in (20 + copy_ms, 40 + copy_ms, 2 * (20 + copy_ms)))
     program = a_paced_program(1.0, 2.0, 1.0).program
     assert program is not None
@@ -432,10 +421,10 @@ def test_intervals_are_as_wide_as_the_link_varied_from_run_to_run() -> None:
     for as much below. What the model misses of 3 copies and kernels is 0.055 wide.
     """
     card = replace(WITH_LIBRARY, spread={"h2d.latency_s": 1e-6})
-    usual_s = predict_wall_s(LINK_PAIR, WITH_LIBRARY)
+    usual_s = predict_wall_s(records.LINK_PAIR, WITH_LIBRARY)
     logs = {"steady": (0.0, 0.0, 0.0), "varied": (0.0, 0.2, -0.2)}
 
-    def width(entry: Entry, link: str) -> float:
+    def width(entry: records.Entry, link: str) -> float:
         record = of_programs(with_links(entry, tuple(usual_s * math.exp(log) for log in logs[link])))
         return expectations(record, compare(record, card).rows, 150, device=card)[0].width
 
@@ -453,7 +442,7 @@ def test_intervals_are_as_wide_as_the_link_varied_from_run_to_run() -> None:
 @pytest.mark.parametrize("name", ["h100-11", "h200-8"])
 def test_programs_drawn_after_the_model_was_made_take_what_is_predicted(name: str) -> None:
     """Median and 95th percentile 2 and 8 % device-bound, 8 and 25 % host-bound, of all languages; and the choices."""
-    found = compare_once(read_record(ROOT / f"validate/campaigns/records/programs-suite-{name}.json.gz"))
+    found = compare_once(records.read_record(ROOT / f"validate/campaigns/records/programs-suite-{name}.json.gz"))
     assert set(found.front_ends) == {"cupy", "pytorch", "cuda-c++"}
     errors = found.by_front_end()
     for front_end in found.front_ends:

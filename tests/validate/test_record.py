@@ -17,39 +17,24 @@ from small_record import MACHINE, RECORD, a_device
 from streamsim.device import dump_device, load_device
 from streamsim.errors import InputError
 from streamsim.program import Workload, depth_first
-from streamsim_validate.records import (
-    Entry,
-    Group,
-    Header,
-    Journal,
-    Recipe,
-    RunBegins,
-    RunEnds,
-    Timing,
-    check_replaceable,
-    check_same_card,
-    check_unused,
-    digest,
-    finish,
-    journal_path,
-    read_journal,
-    read_record,
-    write_record,
-)
+from streamsim_validate import records
 from streamsim_validate.records.files import Line, fold
 from streamsim_validate.suites import sincos
 
-HEADER = Header(CARD, MACHINE, "quick", "0.1")
-BEGINS = RunBegins(8, "2026-01-01T00:00:00+00:00", 0, 3)
+HEADER = records.Header(CARD, MACHINE, "quick", "0.1")
+BEGINS = records.RunBegins(8, "2026-01-01T00:00:00+00:00", 0, 3)
 SCHEDULE = depth_first(sincos(100, 2), 2, 2)
 
 
-def entry(key: str = "x", n: int = 3, status: str = "ok") -> Entry:
+def entry(key: str = "x", n: int = 3, status: str = "ok") -> records.Entry:
     times = tuple(1e-3 + i * 1e-9 for i in range(n))
-    return Entry(key, digest(SCHEDULE), status, True, None, SCHEDULE, times, times, times)
+    return records.Entry(key, records.digest(SCHEDULE), status, True, None, SCHEDULE, times, times, times)
 
 
-GROUPS = Group(1, ()), Group(2, (("record", 0, 16, (Timing(1e-6, 3e-6, 2e-6),) * 3), ("wait", 0, 64, ())))
+GROUPS = (
+    records.Group(1, ()),
+    records.Group(2, (("record", 0, 16, (records.Timing(1e-6, 3e-6, 2e-6),) * 3), ("wait", 0, 64, ()))),
+)
 RUN = RECORD.runs[0]
 GROUPED = replace(RUN, entries=(*RUN.entries, replace(entry(), group=2)), groups=GROUPS)
 WHOLE = replace(RECORD, runs=(GROUPED,))
@@ -57,20 +42,20 @@ PACKED = gzip.compress(msgspec.json.encode(WHOLE), 9, mtime=0)
 
 
 def test_a_record_reads_back_as_it_was_written(tmp_path: Path) -> None:
-    write_record(WHOLE, tmp_path / "r.json.gz")
-    found = read_record(tmp_path / "r.json.gz")
+    records.write_record(WHOLE, tmp_path / "r.json.gz")
+    found = records.read_record(tmp_path / "r.json.gz")
     assert found == WHOLE
     assert (tmp_path / "r.json.gz").read_bytes() == PACKED  # the same record, the same bytes
     assert found.runs[0].profile() == found.runs[0].profile("after") == a_device()
     for _, one in found.measured():
-        assert digest(one.build()) == one.digest
+        assert records.digest(one.build()) == one.digest
 
 
 def test_a_workload_without_outputs_or_kernels_stays_without(tmp_path: Path) -> None:
-    recipe = Recipe("depth-first", {"chunks": 2, "streams": 1}, Workload(100, (4,)), "grid")
-    run = replace(WHOLE.runs[0], entries=(Entry(recipe.key, digest(recipe.schedule()), recipe=recipe),))
-    write_record(replace(WHOLE, runs=(run,)), tmp_path / "r.json.gz")
-    assert read_record(tmp_path / "r.json.gz").runs[0].entries[0].recipe == recipe
+    recipe = records.Recipe("depth-first", {"chunks": 2, "streams": 1}, Workload(100, (4,)), "grid")
+    run = replace(WHOLE.runs[0], entries=(records.Entry(recipe.key, records.digest(recipe.schedule()), recipe=recipe),))
+    records.write_record(replace(WHOLE, runs=(run,)), tmp_path / "r.json.gz")
+    assert records.read_record(tmp_path / "r.json.gz").runs[0].entries[0].recipe == recipe
 
 
 @examples(150)
@@ -95,7 +80,7 @@ def test_a_damaged_record_is_one_clear_line(tmp_path_factory: pytest.TempPathFac
 
 def _complaint(path: Path) -> str:
     try:
-        read_record(path)
+        records.read_record(path)
     except InputError as error:
         return str(error)
     return ""
@@ -106,18 +91,18 @@ def test_a_truncated_or_missing_record_names_its_journal(tmp_path: Path) -> None
     path.write_bytes(PACKED[:-20])
     (tmp_path / "r.json.gz.journal").write_bytes(b"")
     with pytest.raises(InputError, match=r"copy it again, or resume its journal \(r\.json\.gz\.journal\)$"):
-        read_record(path)
+        records.read_record(path)
     path.unlink()
     with pytest.raises(InputError, match=r"there is no such record yet; resume its journal, or give that: "):
-        read_record(path)
+        records.read_record(path)
 
 
 def test_a_record_is_what_it_holds_packed_or_not_and_whatever_its_name(tmp_path: Path) -> None:
     for name, data in (("r.json", gzip.decompress(PACKED)), ("r.journal", PACKED)):
         (tmp_path / name).write_bytes(data)
-        assert read_record(tmp_path / name) == WHOLE
+        assert records.read_record(tmp_path / name) == WHOLE
     with pytest.raises(InputError, match=r"x\.journal: is the name of an unfinished record"):
-        check_unused(tmp_path / "x.journal")
+        records.check_unused(tmp_path / "x.journal")
 
 
 def test_nobodys_file_of_another_kind_is_written_over(tmp_path: Path) -> None:
@@ -127,10 +112,10 @@ def test_nobodys_file_of_another_kind_is_written_over(tmp_path: Path) -> None:
         for other in ("record", "device", "samples"):
             refused = pytest.raises(InputError, match=rf"{name}: there is such a file already, and not ")
             with nullcontext() if kind == other else refused:
-                check_replaceable(tmp_path / name, other)
+                records.check_replaceable(tmp_path / name, other)
     for name in ("new.toml", "empty"):
         (tmp_path / "empty").touch()
-        check_replaceable(tmp_path / name, "device")
+        records.check_replaceable(tmp_path / name, "device")
 
 
 H200 = "calibrated on NVIDIA H200"
@@ -150,7 +135,7 @@ def test_a_card_whose_name_contains_the_records_is_another(description: str, acc
     profile = replace(load_device("ideal"), description=description)
     refused = pytest.raises(InputError, match=r"another card's profile .* the record is of NVIDIA H200:")
     with nullcontext() if accepted else refused:
-        check_same_card(replace(CARD, name="NVIDIA H200"), profile)
+        records.check_same_card(replace(CARD, name="NVIDIA H200"), profile)
 
 
 # Journals
@@ -165,11 +150,11 @@ def journal(path: Path, lines: list[Line]) -> Path:
 def test_a_torn_line_is_dropped_and_the_journal_goes_on(tmp_path: Path) -> None:
     path = journal(tmp_path / "x.journal", [HEADER, BEGINS, entry("a")])
     path.write_bytes(path.read_bytes() + b'{"line":"entry","key":"b","dig')
-    assert [line.key for line in read_journal(path) if isinstance(line, Entry)] == ["a"]
-    with Journal(path, HEADER) as open_journal:
+    assert [line.key for line in records.read_journal(path) if isinstance(line, records.Entry)] == ["a"]
+    with records.Journal(path, HEADER) as open_journal:
         assert open_journal.complete(8, 3) == {"a"}
         open_journal.append(entry("b"))
-    assert [line.key for line in read_journal(path) if isinstance(line, Entry)] == ["a", "b"]
+    assert [line.key for line in records.read_journal(path) if isinstance(line, records.Entry)] == ["a", "b"]
 
 
 def test_what_is_complete_is_not_measured_again(tmp_path: Path) -> None:
@@ -178,7 +163,7 @@ def test_what_is_complete_is_not_measured_again(tmp_path: Path) -> None:
         entry("failed", 0, "failed: x"), entry("large", 0, "skipped: x"), entry("deadly", 0, "lost: x"),
     ]  # fmt: skip
     path = journal(tmp_path / "x.journal", lines)
-    with Journal(path, HEADER) as open_journal:
+    with records.Journal(path, HEADER) as open_journal:
         assert open_journal.complete(8, 3) == {"whole", "large", "deadly"}
         assert open_journal.complete(1, 3) == set()
 
@@ -202,34 +187,34 @@ OTHER_CARD = replace(CARD, name="Another")
     ],
 )
 def test_a_journal_of_something_else_or_a_damaged_one_is_not_resumed(
-    tmp_path: Path, lines: list[Any], header: Header, message: str
+    tmp_path: Path, lines: list[Any], header: records.Header, message: str
 ) -> None:
     path = journal(tmp_path / "x.journal", lines)
     before = path.read_bytes()
     with pytest.raises(InputError, match=message):
-        Journal(path, header)
+        records.Journal(path, header)
     assert path.read_bytes() == before
 
 
 def test_finishing_turns_the_journal_into_the_record(tmp_path: Path) -> None:
     """A record that cannot be written leaves its journal."""
     record = tmp_path / "r.json.gz"
-    path = journal(journal_path(record), [HEADER, BEGINS, entry("a"), RunEnds("later")])
-    assert read_record(path).runs[0].entries == (entry("a"),)  # an unfinished one can be read too
+    path = journal(records.journal_path(record), [HEADER, BEGINS, entry("a"), records.RunEnds("later")])
+    assert records.read_record(path).runs[0].entries == (entry("a"),)  # an unfinished one can be read too
     with pytest.raises(InputError, match="cannot write it"):
-        finish(path, tmp_path / "no such folder" / "r.json.gz")
+        records.finish(path, tmp_path / "no such folder" / "r.json.gz")
     assert path.exists()
-    found = finish(path, record)
-    assert read_record(record) == found
+    found = records.finish(path, record)
+    assert records.read_record(record) == found
     assert not path.exists()
 
 
 def test_a_journal_whose_record_is_there_is_not_gone_on_with(tmp_path: Path) -> None:
     record = tmp_path / "r.json.gz"
-    path = journal(journal_path(record), [HEADER, BEGINS, entry("a"), RunEnds("later")])
-    write_record(fold(read_journal(path)), record)
+    path = journal(records.journal_path(record), [HEADER, BEGINS, entry("a"), records.RunEnds("later")])
+    records.write_record(fold(records.read_journal(path)), record)
     made = record.read_bytes()
-    for again in (lambda: Journal(path, HEADER).close(), lambda: finish(path, record)):
+    for again in (lambda: records.Journal(path, HEADER).close(), lambda: records.finish(path, record)):
         with pytest.raises(InputError, match=r"r\.json\.gz: there is such a file already; move it away, or"):
             again()
     assert (record.read_bytes(), path.exists()) == (made, True)

@@ -30,19 +30,10 @@ from streamsim.device import LINEAR, load_device
 from streamsim.errors import InputError
 from streamsim.model import simulate
 from streamsim.program import Copy, Schedule, Synchronize, depth_first
+from streamsim_validate import records
 from streamsim_validate.compare import compare
 from streamsim_validate.gpu import buffers_of
 from streamsim_validate.gpu.memory import PERIOD, outputs
-from streamsim_validate.records import (
-    LINK_PAIR,
-    PROGRAMS,
-    STAND_IN,
-    Entry,
-    Recipe,
-    digest,
-    finish,
-    journal_path,
-)
 from streamsim_validate.run import Plan, Planned, campaign, measure, programs, run
 from streamsim_validate.run.campaign import measure_plan, planned_programs
 from streamsim_validate.run.programs import ProgramJob, Programs
@@ -70,7 +61,7 @@ def test_no_chunk_begins_where_the_host_data_repeats() -> None:
     assert not [offset for offset in offsets if offset and offset % (4 * PERIOD) == 0]
 
 
-def is_cut_alike(recipe: Recipe) -> bool:
+def is_cut_alike(recipe: records.Recipe) -> bool:
     """Whether its output, of fewer elements, is that of the program in one chunk."""
     elements = min(recipe.workload.elements or 0, 10_007)
     few = msgspec.structs.replace(recipe, workload=msgspec.structs.replace(recipe.workload, elements=elements))
@@ -110,9 +101,9 @@ def test_only_the_generator_that_python_promises_to_keep_is_used(monkeypatch: py
 
 def test_every_case_is_another_one_and_is_rebuilt_from_a_record() -> None:
     assert len({recipe.key for recipe in RECIPES}) == len(RECIPES)
-    assert len({digest(schedule) for schedule in drawn_schedules()}) == len(RECIPES)
+    assert len({records.digest(schedule) for schedule in drawn_schedules()}) == len(RECIPES)
     for recipe, schedule in zip(RECIPES, drawn_schedules(), strict=True):
-        again = msgspec.json.decode(msgspec.json.encode(recipe), type=Recipe)
+        again = msgspec.json.decode(msgspec.json.encode(recipe), type=records.Recipe)
         assert again == recipe
         assert again.schedule() == schedule
 
@@ -151,7 +142,7 @@ def test_a_seed_gives_the_same_programs_and_more_begin_with_the_fewer(seed: int,
     for drawn in found:
         plain, workload = drawn.plain.workload, drawn.recipe.workload
         assert drawn.plain.arguments == drawn.recipe.arguments
-        assert {kernel.name for kernel in plain.kernels} == {STAND_IN}
+        assert {kernel.name for kernel in plain.kernels} == {records.STAND_IN}
         assert (workload.elements or 0) * workload.inputs[0] == 4 * (plain.elements or 0)
         assert (drawn.recipe.effect == LINEAR) == (workload.kernels[0].name == LINEAR)
 
@@ -203,7 +194,7 @@ class FakeLayers:
 
 
 FEW_BYTES = msgspec.structs.replace(  # no link is timed here
-    LINK_PAIR, ops=(Copy("h2d", 4096, 1), Copy("d2h", 4096, 2), Synchronize())
+    records.LINK_PAIR, ops=(Copy("h2d", 4096, 1), Copy("d2h", 4096, 2), Synchronize())
 )
 
 
@@ -220,8 +211,8 @@ def library(monkeypatch: pytest.MonkeyPatch) -> Card:
     return found
 
 
-def measured(items: list[Planned]) -> dict[str, Entry]:
-    found: list[Entry] = []
+def measured(items: list[Planned]) -> dict[str, records.Entry]:
+    found: list[records.Entry] = []
     with closing(Programs(fake_gpu()[0])) as runner:
         assert measure(items, runner, 3, on_entry=found.append) == found
     return {entry.key: entry for entry in found}
@@ -295,14 +286,16 @@ def test_a_language_that_is_asked_for_must_be_here(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(programs, "find_spec", lambda _: None)
     for language in ("cuda-c++", "pytorch"):
         with pytest.raises(InputError, match=rf"^--front-end {re.escape(language)}: .* leave it out"):
-            run(Plan(str(tmp_path / "r.json.gz"), suite=PROGRAMS, front_ends=(language,)))
+            run(Plan(str(tmp_path / "r.json.gz"), suite=records.PROGRAMS, front_ends=(language,)))
 
 
 @pytest.mark.usefixtures("library")
 def test_an_interrupted_run_of_programs_measures_the_others_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plan = Plan(str(tmp_path / "r.json.gz"), suite=PROGRAMS, seed=7, count=4, repeats=2, front_ends=("cupy", "pytorch"))
+    plan = Plan(
+        str(tmp_path / "r.json.gz"), suite=records.PROGRAMS, seed=7, count=4, repeats=2, front_ends=("cupy", "pytorch")
+    )
     done: list[str] = []
     one = Programs.job
 
@@ -316,7 +309,7 @@ def test_an_interrupted_run_of_programs_measures_the_others_only(
     with pytest.raises(KeyboardInterrupt):
         measure_plan(plan, 8, fake_gpu()[0], None)
     measure_plan(plan, 8, fake_gpu()[0], None)
-    record = finish(journal_path(plan.output), plan.output)
+    record = records.finish(records.journal_path(plan.output), plan.output)
     assert len(done) == 1 + 8  # none twice
     assert [entry.key for _, entry in record.measured()] == [item.key for item in campaign.planned(plan, 8)]
     assert {run.count for run in record.runs} == {4}

@@ -225,7 +225,7 @@ def test_what_is_measured_and_not_yet_written_is_written_by_the_next_call(
         raise InputError("no space left")
 
     with monkeypatch.context() as patch:
-        patch.setattr("streamsim_validate.run.tuning.finish", full)
+        patch.setattr("streamsim_validate.records.finish", full)
         with pytest.raises(InputError, match="no space left"):
             tune(task, card()[0])
     gpu, cuda = card()

@@ -23,26 +23,12 @@ from streamsim.errors import LONGEST_S, InputError
 from streamsim.files import write_bytes
 from streamsim.program import Schedule
 from streamsim.text import mistaken_for
+from streamsim_validate import records
 from streamsim_validate.calibrate import probes
 from streamsim_validate.calibrate.front_ends import LibrarySamples
 from streamsim_validate.calibrate.probes import Probe
 from streamsim_validate.gpu import Bench, Gpu, Replayer, prepare
 from streamsim_validate.progress import OnStep, quietly, shuffled_rounds
-from streamsim_validate.records import (
-    MIXES,
-    PACE_CHAIN,
-    SHORTEST_S,
-    Card,
-    Chain,
-    ChainRow,
-    PaceRow,
-    Timing,
-    naming,
-    read_stored,
-    relative_deviation,
-    rows_of,
-    unzipped,
-)
 
 SAMPLES_VERSION = 2
 NOTHING_ON_CARD = {probes.SYNCHRONISE_CHAINS}  # kinds of chains that do: their time on the card is 0
@@ -58,22 +44,22 @@ class Samples(msgspec.Struct, frozen=True, dict=True):
     before and just after it.
     """
 
-    card: Card
+    card: records.Card
     date: str
-    rows: tuple[ChainRow, ...] = msgspec.field(name="timings")
+    rows: tuple[records.ChainRow, ...] = msgspec.field(name="timings")
     front_ends: dict[str, LibrarySamples] = {}
-    pace_rows: tuple[PaceRow, ...] = msgspec.field(default=(), name="paces_s")
+    pace_rows: tuple[records.PaceRow, ...] = msgspec.field(default=(), name="paces_s")
     schema_version: int = SAMPLES_VERSION
 
     @cached_property
-    def timings(self) -> dict[Chain, tuple[Timing, ...]]:
+    def timings(self) -> dict[records.Chain, tuple[records.Timing, ...]]:
         """The runs of each chain."""
-        return {Chain(kind, size, length): runs for kind, size, length, runs in self.rows}
+        return {records.Chain(kind, size, length): runs for kind, size, length, runs in self.rows}
 
     @cached_property
-    def paces_s(self) -> dict[Chain, tuple[float, ...]]:
+    def paces_s(self) -> dict[records.Chain, tuple[float, ...]]:
         """The pace beside each run of a program."""
-        return {Chain(kind, size, length): runs for kind, size, length, runs in self.pace_rows}
+        return {records.Chain(kind, size, length): runs for kind, size, length, runs in self.pace_rows}
 
     def check(self) -> Samples:
         """Return the samples.
@@ -118,25 +104,25 @@ class Samples(msgspec.Struct, frozen=True, dict=True):
     def scatter(self, kind: str, column: str = "device_s") -> float:
         """Return the typical relative standard deviation of the runs of a kind's chains; outliers count for little."""
         runs = (tuple(getattr(timing, column) for timing in self.timings[chain]) for chain in self.of(kind))
-        return float(median(map(relative_deviation, runs)))
+        return float(median(map(records.relative_deviation, runs)))
 
     def has(self, kinds: Collection[str]) -> bool:
         """Return whether there is a chain of any of these kinds."""
         return any(chain.kind in kinds for chain in self.timings)
 
-    def of(self, kind: str) -> list[Chain]:
+    def of(self, kind: str) -> list[records.Chain]:
         """Return the chains of a kind. Raises InputError if there are none."""
         found = [chain for chain in self.timings if chain.kind == kind]
         if not found:
             raise InputError(f"calibration: no probes of {kind!r}; calibrate again")
         return found
 
-    def median(self, chain: Chain, column: str) -> float:
+    def median(self, chain: records.Chain, column: str) -> float:
         """Return the median of a chain's runs."""
         return float(median(getattr(t, column) for t in self.timings[chain]))
 
 
-def _check_runs(chain: Chain, runs: Sequence[Timing], paces_s: Sequence[float] | None) -> None:
+def _check_runs(chain: records.Chain, runs: Sequence[records.Timing], paces_s: Sequence[float] | None) -> None:
     """Raise InputError for a time that no clock shows: the fits divide by the medians."""
     what = f"calibration: chain {chain.key!r} has"
     if not runs:
@@ -146,7 +132,7 @@ def _check_runs(chain: Chain, runs: Sequence[Timing], paces_s: Sequence[float] |
     times = [(column, seconds) for timing in runs for column, seconds in timing._asdict().items()]
     for column, seconds in (*times, *(("pace_s", seconds) for seconds in paces_s or ())):
         nothing_done = column == "device_s" and chain.kind in NOTHING_ON_CARD and seconds == 0
-        if not (nothing_done or SHORTEST_S <= seconds <= LONGEST_S):
+        if not (nothing_done or records.SHORTEST_S <= seconds <= LONGEST_S):
             raise InputError(f"{what} a run of {column} = {seconds!r}, which no clock shows; calibrate again")
 
 
@@ -165,10 +151,10 @@ def read_samples(path: Path) -> Samples:
 
     Raises InputError naming the file if it holds none, a damaged archive, or samples that cannot be fitted.
     """
-    data = read_stored(path)
-    with naming(path):
+    data = records.read_stored(path)
+    with records.naming(path):
         try:
-            found = msgspec.json.decode(unzipped(data), type=Samples)
+            found = msgspec.json.decode(records.unzipped(data), type=Samples)
         except (EOFError, ValueError, RecursionError) as error:  # bad UTF-8 is a ValueError
             why = f"no calibration samples ({error}); measure them with `streamsim-validate calibrate`"
             raise InputError(mistaken_for("samples", data) or why) from error
@@ -270,7 +256,7 @@ def rms(values: Iterable[float]) -> float:
 
 
 WARM_UP_RUNS, REPEATS = 1, 7  # rounds
-OVER_MANY_STREAMS = {*probes.QUEUES, *(mix.kind for mix in MIXES)}  # mixes: run by run
+OVER_MANY_STREAMS = {*probes.QUEUES, *(mix.kind for mix in records.MIXES)}  # mixes: run by run
 FIRST, OVER_MANY, OF_PROGRAMS = PARTS = (
     "calibrating",
     "calibrating over many streams",
@@ -288,12 +274,12 @@ def measure_probes(gpu: Gpu, on_step: OnStep = quietly) -> Samples:
     host's caches, which stands for the other programs between two runs of one in a record.
     """
     found = dict(probes.all_probes(gpu.card.resident_threads))
-    timings: dict[Chain, list[Timing]] = {chain: [] for chain in found}
-    paces_s: dict[Chain, list[float]] = {chain: [] for chain in found if chain.kind in probes.PROGRAM_KINDS}
+    timings: dict[records.Chain, list[records.Timing]] = {chain: [] for chain in found}
+    paces_s: dict[records.Chain, list[float]] = {chain: [] for chain in found if chain.kind in probes.PROGRAM_KINDS}
     bench, rng = Bench(gpu, in_order=False), random.Random(0)  # which queue a stream has matters to no probe
     try:
         prepare(bench, found.values())
-        with closing(Replayer(found[PACE_CHAIN], bench)) as pace:
+        with closing(Replayer(found[records.PACE_CHAIN], bench)) as pace:
             for what in PARTS:
                 part = {c: Replayer(found[c], bench) for c in found if _part_of(c) == what}
                 runs = [chain for chain in part for _ in range(RUNS.get(chain.kind, 1))]
@@ -303,16 +289,16 @@ def measure_probes(gpu: Gpu, on_step: OnStep = quietly) -> Samples:
                             bytes(SWEPT)
                         sample, beside_s = part[chain].run_beside([pace.issue] if what == OF_PROGRAMS else [])
                         if turn >= WARM_UP_RUNS:
-                            timings[chain].append(Timing(sample.device_s, sample.wall_s, sample.issue_s))
+                            timings[chain].append(records.Timing(sample.device_s, sample.wall_s, sample.issue_s))
                             paces_s.get(chain, []).extend(beside_s)
                 for replayer in part.values():
                     replayer.close()
     finally:
         bench.close()
-    return Samples(gpu.card, date.today().isoformat(), rows_of(timings), pace_rows=rows_of(paces_s))
+    return Samples(gpu.card, date.today().isoformat(), records.rows_of(timings), pace_rows=records.rows_of(paces_s))
 
 
-def _part_of(chain: Chain) -> str:
+def _part_of(chain: records.Chain) -> str:
     if chain.kind in probes.PROGRAM_KINDS:
         return OF_PROGRAMS
     return OVER_MANY if chain.kind in OVER_MANY_STREAMS else FIRST

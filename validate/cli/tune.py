@@ -8,17 +8,7 @@ from typing import Any, cast
 import click
 import msgspec
 
-from streamsim.cli.options import (
-    FILE,
-    DeviceOptions,
-    device_options,
-    form_options,
-    grid_options,
-    one_of,
-    option,
-    picked,
-    workload_options,
-)
+from streamsim.cli import options
 from streamsim.cli.printing import emit
 from streamsim.cli.running import BriefCommand, note, steps
 from streamsim.cli.work import grid_fields, workload_asked
@@ -33,27 +23,27 @@ from streamsim_validate.run import BUDGET, FUNCTION, REPEATS, Task, check_langua
 
 
 @click.command("tune", cls=BriefCommand)
-@workload_options
-@device_options
-@option("--budget", "Number of programs to measure.", click.IntRange(1, 1000), default=BUDGET)
-@grid_options
-@option("--repeats", "Times that each is measured.", click.IntRange(1, 10_000), default=REPEATS)
-@option("--seed", "Seed of what is drawn.", click.IntRange(0, 1 << 31), default=0)
-@option(
+@options.workload_options
+@options.device_options
+@options.option("--budget", "Number of programs to measure.", click.IntRange(1, 1000), default=BUDGET)
+@options.grid_options
+@options.option("--repeats", "Times that each is measured.", click.IntRange(1, 10_000), default=REPEATS)
+@options.option("--seed", "Seed of what is drawn.", click.IntRange(0, 1 << 31), default=0)
+@options.option(
     "--as language",
     "Measure bare calls, or programs in this language. Default: the front end of the workload file, else calls.",
-    one_of((CALLS, *LANGUAGES)),
+    options.one_of((CALLS, *LANGUAGES)),
 )
-@option(
+@options.option(
     "--kernels",
     "A .cu or .py file with your own kernels, repeatable; with --as cupy or pytorch a .py file with the function"
     f" {FUNCTION}.",
-    FILE,
+    options.FILE,
     multiple=True,
 )
-@option("--gpu", "The GPU's number.", click.IntRange(0), default=0)
-@option("--output -o", "File for the record.", FILE, default="tuned.json.gz")
-@form_options
+@options.option("--gpu", "The GPU's number.", click.IntRange(0), default=0)
+@options.option("--output -o", "File for the record.", options.FILE, default="tuned.json.gz")
+@options.form_options
 def tune_command(
     budget: int,
     max_chunks: int,
@@ -79,7 +69,7 @@ def tune_command(
       streamsim-validate tune --h2d 64MiB --kernel 0.57ms --d2h 64MiB --device card.toml --as pytorch
     """  # noqa: D301 - click wants the backspace itself
     params = click.get_current_context().params
-    asked, workload = picked(DeviceOptions, params), workload_asked(params)
+    asked, workload = options.picked(options.DeviceOptions, params), workload_asked(params)
     language = language or (workload.front_end if workload.front_end in LANGUAGES else CALLS)
     if language == CALLS and workload.front_end:  # replayed schedules make no other calls
         workload = msgspec.structs.replace(workload, front_end=CALLS)

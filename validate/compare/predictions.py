@@ -57,38 +57,8 @@ from streamsim.program import Copy, Kernel, Point, RecordEvent, Schedule, Worklo
 from streamsim.rules import TICKS_PER_S
 from streamsim.timeline import Timeline
 from streamsim.transform import has_host_waits, holds_host
-from streamsim_validate.compare.comparison import (
-    BLOCKING,
-    CLASSES,
-    DEVICE_BOUND,
-    HOST_BOUND,
-    PAGEABLE,
-    Absent,
-    Comparison,
-    Coverage,
-    Row,
-)
-from streamsim_validate.records import (
-    LINK_PAIR,
-    MIXES,
-    SHORTEST_S,
-    CallCosts,
-    Chain,
-    ChainRow,
-    Entry,
-    PaceRow,
-    ProgramTimes,
-    Record,
-    Run,
-    check_same_card,
-    closed,
-    first_closing,
-    median_and_spread,
-    round_s,
-    timeline_of,
-    with_timing_events,
-    workload_key,
-)
+from streamsim_validate import records
+from streamsim_validate.compare import comparison
 
 Predict = Callable[[Device], float]
 
@@ -98,7 +68,7 @@ def predict_device_s(schedule: Schedule, device: Device) -> float:
 
     A graph's events stand just before and after its launch: its time is its makespan.
     """
-    timed = with_timing_events(schedule)
+    timed = records.with_timing_events(schedule)
     timeline = simulate_one_of_many(timed, device)
     if timed.launch == "graph":
         return timeline.makespan_s
@@ -166,36 +136,36 @@ class Profiles:
     pace_s: float = 0.0
     is_own: bool = False
 
-    def of(self, entry: Entry) -> Device:
+    def of(self, entry: records.Entry) -> Device:
         """Return the profile for one of the run's entries, with the host at the median speed beside its samples."""
         speeds = self.speeds_of(entry)
         return self.at_speed(median(speeds)) if speeds else self.of_group(entry)
 
-    def of_group(self, entry: Entry) -> Device:
+    def of_group(self, entry: records.Entry) -> Device:
         """Return the profile for an entry's group, with the host at the group's median speed."""
         return self.at_speed(self.speeds[entry.group]) if entry.group in self.speeds else self.whole
 
     @cached_property
     def at_speed(self) -> Callable[[float], Device]:
         """The profile with calls that take so many times as long: one object for each speed, known by identity."""
-        return cache(partial(at_speed, self.whole, CallCosts._fields))
+        return cache(partial(at_speed, self.whole, records.CallCosts._fields))
 
     @cached_property
     def in_language(self) -> Callable[[str], Device]:
         """The profile with the calls of a front end, one object for each. Raises InputError if it is unknown."""
         return cache(partial(with_front_end, self.whole))
 
-    def speeds_of(self, entry: Entry) -> list[float]:
+    def speeds_of(self, entry: records.Entry) -> list[float]:
         """Return the time of calls beside each sample of a replay, over the calibrated time; [] if not known."""
         return [seconds / self.pace_s for seconds in entry.paces_s] if self.pace_s and _has_paces(entry) else []
 
     @cached_property
     def link_s(self) -> float:
         """The predicted seconds of a copy each way at once."""
-        return predict_device_s(LINK_PAIR, self.whole)
+        return predict_device_s(records.LINK_PAIR, self.whole)
 
 
-def profiles_of(run: Run, device: Device | None = None) -> Profiles:
+def profiles_of(run: records.Run, device: Device | None = None) -> Profiles:
     """Return the profiles of a run: ``device`` for all of it, or else its own; with the run's connections.
 
     Raises InputError if the run has no profile and none is given.
@@ -221,13 +191,13 @@ def profiles_of(run: Run, device: Device | None = None) -> Profiles:
 class _Calibrated(msgspec.Struct, frozen=True):
     """The samples of a calibration, as a record keeps them, that say how fast the host was."""
 
-    timings: tuple[ChainRow, ...]
-    paces_s: tuple[PaceRow, ...] = ()
+    timings: tuple[records.ChainRow, ...]
+    paces_s: tuple[records.PaceRow, ...] = ()
 
     @property
     def pace_s(self) -> float:
         """The median seconds in which the host issued the pace beside programs; 0 if not measured."""
-        found = [seconds for *_, runs in self.paces_s for seconds in runs if seconds >= SHORTEST_S]
+        found = [seconds for *_, runs in self.paces_s for seconds in runs if seconds >= records.SHORTEST_S]
         return median(found) if found else 0.0
 
 
@@ -238,19 +208,19 @@ def _calibrated(samples: dict[str, Any] | None) -> _Calibrated | None:
         return None
 
 
-def mixes_s(rows: Iterable[ChainRow]) -> dict[Chain, float]:
+def mixes_s(rows: Iterable[records.ChainRow]) -> dict[records.Chain, float]:
     """Return the seconds in which the host issued each of the mixes of calls.
 
     {} unless all of them ran often enough, and none in 0 s: speeds are divided by them.
     """
-    known = {Chain(kind, size, n): [issue_s for *_, issue_s in runs] for kind, size, n, runs in rows}
-    found = {mix: known.get(mix, []) for mix in MIXES}
-    if any(len(runs) < FEWEST_REPEATS or min(runs) < SHORTEST_S for runs in found.values()):
+    known = {records.Chain(kind, size, n): [issue_s for *_, issue_s in runs] for kind, size, n, runs in rows}
+    found = {mix: known.get(mix, []) for mix in records.MIXES}
+    if any(len(runs) < FEWEST_REPEATS or min(runs) < records.SHORTEST_S for runs in found.values()):
         return {}
     return {mix: median(runs) for mix, runs in found.items()}
 
 
-def speed_of(took_s: Mapping[Chain, float], usual_s: Mapping[Chain, float]) -> float:
+def speed_of(took_s: Mapping[records.Chain, float], usual_s: Mapping[records.Chain, float]) -> float:
     """Return the time of the host's calls over the usual time, from the times of the same mixes.
 
     The result is the geometric mean over the mixes. A host changes its speed for all calls at once. The medians of two
@@ -259,7 +229,7 @@ def speed_of(took_s: Mapping[Chain, float], usual_s: Mapping[Chain, float]) -> f
     return math.exp(mean(math.log(took_s[mix] / usual_s[mix]) for mix in usual_s))
 
 
-def _speeds(run: Run, known: Iterable[_Calibrated]) -> dict[int, float]:
+def _speeds(run: records.Run, known: Iterable[_Calibrated]) -> dict[int, float]:
     """Return the time of calls over the calibrated time, by number of the group, from the probes of each group."""
     calibrated = [found for one in known if (found := mixes_s(one.timings))]
     usual_s = {mix: mean(one[mix] for one in calibrated) for mix in (calibrated[0] if calibrated else ())}
@@ -267,7 +237,7 @@ def _speeds(run: Run, known: Iterable[_Calibrated]) -> dict[int, float]:
     return {number: speed_of(own_s, usual_s) for number, own_s in took_s.items() if own_s}
 
 
-def _speeds_by_pace(run: Run, pace_s: float) -> dict[int, float]:
+def _speeds_by_pace(run: records.Run, pace_s: float) -> dict[int, float]:
     """Return the time of calls over the calibrated time, by number of the group, from the paces of its entries."""
     paces: defaultdict[int, list[float]] = defaultdict(list)
     for entry in run.entries if pace_s else ():
@@ -276,9 +246,9 @@ def _speeds_by_pace(run: Run, pace_s: float) -> dict[int, float]:
     return {number: median(own) / pace_s for number, own in paces.items()}
 
 
-def _has_paces(entry: Entry) -> bool:
+def _has_paces(entry: records.Entry) -> bool:
     """Return whether an entry is a replay with enough paces beside its samples, none of them 0 s."""
-    is_enough = len(entry.paces_s) >= FEWEST_REPEATS and min(entry.paces_s) >= SHORTEST_S
+    is_enough = len(entry.paces_s) >= FEWEST_REPEATS and min(entry.paces_s) >= records.SHORTEST_S
     return is_enough and not entry.program
 
 
@@ -317,25 +287,25 @@ class Case:
         Host and link are as fast as they were beside each sample, if that was measured. ``slower``: by the link;
         default: on the usual device.
         """
-        if not self.follows or min(samples_s) < SHORTEST_S:
+        if not self.follows or min(samples_s) < records.SHORTEST_S:
             return predict(self.usual)
         expected_s = expected_beside(predict, self.at_speed, self.speeds)
         return beside_median(expected_s * (self.slower(predict, self.usual) if slower is None else slower), samples_s)
 
 
-def case_of(entry: Entry, profiles: Profiles) -> Case:
+def case_of(entry: records.Entry, profiles: Profiles) -> Case:
     """Return an entry as it is predicted with the profiles of its run.
 
     Raises InputError as :meth:`~streamsim_validate.records.record.Entry.build` and :func:`schedule_of` do.
     """
     if entry.program is None:
         speeds = profiles.speeds_of(entry)
-        are_timed = profiles.is_own and entry.links_s and min(entry.links_s) >= SHORTEST_S
+        are_timed = profiles.is_own and entry.links_s and min(entry.links_s) >= records.SHORTEST_S
         links = [seconds / profiles.link_s for seconds in entry.links_s] if are_timed else []
         device, usual = profiles.of_group(entry), profiles.of(entry)
         return Case(entry.build(), device, usual, profiles.at_speed, speeds, links, bool(speeds))
     device = profiles.in_language(entry.program.language)
-    usual_s = round_s(device.host, entry.program.pace)
+    usual_s = records.round_s(device.host, entry.program.pace)
     speeds = [seconds / usual_s for seconds in entry.paces_s] if usual_s else []  # calls may cost nothing
     links = links_beside(entry.program, profiles.whole, speeds)
     in_time = cache(partial(at_speed, device, TIMES))
@@ -343,21 +313,21 @@ def case_of(entry: Entry, profiles: Profiles) -> Case:
     return Case(schedule_of(entry, device), device, device, in_time, speeds, links, follows)
 
 
-def links_beside(program: ProgramTimes, profile: Device, speeds: Sequence[float]) -> list[float]:
+def links_beside(program: records.ProgramTimes, profile: Device, speeds: Sequence[float]) -> list[float]:
     """Return the time of copies both ways at once beside each run, over the usual time; [] if not measured.
 
     These copies are bare calls in any language, so ``profile`` has no front end. ``speeds``: the time of calls beside
     each run, over the calibrated time; what calls take longer is not due to the link.
     """
     links_s = program.run_links_s
-    if not links_s or min(links_s) < SHORTEST_S:
+    if not links_s or min(links_s) < records.SHORTEST_S:
         return []
-    predict, changed_to = partial(predict_wall_s, LINK_PAIR), partial(at_speed, profile, TIMES)
+    predict, changed_to = partial(predict_wall_s, records.LINK_PAIR), partial(at_speed, profile, TIMES)
     found: list[float] = (links_s / expected_beside(predict, changed_to, speeds or (1.0,) * len(links_s))).tolist()
     return found
 
 
-def schedule_of(entry: Entry, device: Device) -> Schedule:
+def schedule_of(entry: records.Entry, device: Device) -> Schedule:
     """Return the schedule of a program, with the measured times of its kernels.
 
     Raises InputError as :meth:`~streamsim_validate.records.record.Entry.build` does, and if no times were measured.
@@ -375,7 +345,7 @@ def schedule_of(entry: Entry, device: Device) -> Schedule:
     between_s = device.hand_over.kernel_to_kernel_s  # in the chains that were timed each waits for one
     kernels = []
     for kernel, took_s, chunk_s in zip(workload.kernels, program.kernels_s, chunks_s, strict=True):
-        whole_s, part_s = (max(SHORTEST_S, seconds - between_s) for seconds in (took_s, chunk_s))
+        whole_s, part_s = (max(records.SHORTEST_S, seconds - between_s) for seconds in (took_s, chunk_s))
         points = (Point(float(part), min(part_s, whole_s)),) if chunks > 1 and program.chunks_s else ()
         kernels.append(replace(kernel, duration_s=whole_s, points=points, parameter=0))
     return replace(recipe, workload=replace(workload, kernels=tuple(kernels))).schedule()
@@ -389,7 +359,7 @@ PROGRAM_HOST_SHARE = 0.8  # of the wall time of a program, from which on the cal
 OWN_SCHEDULE = "own schedule"  # the pattern and the effect of a schedule that no suite made
 
 
-def compare(record: Record, device: Device | None = None) -> Comparison:
+def compare(record: records.Record, device: Device | None = None) -> comparison.Comparison:
     """Predict every schedule of ``record`` and set it beside the measured time.
 
     Without ``device``, each run is predicted with the mean of its calibrations before and after, and with the host's
@@ -402,30 +372,32 @@ def compare(record: Record, device: Device | None = None) -> Comparison:
     _check_measured(record)
     profiles = {id(run): profiles_of(run, device) for run in record.runs}
     for found in profiles.values():
-        check_same_card(record.card, found.whole)
+        records.check_same_card(record.card, found.whole)
     rows, unpredicted = [], []
     for run, entry in record.measured():
         try:
             rows.append(row_of(entry, run, profiles[id(run)]))
         except InputError as error:
-            unpredicted.append(Absent(entry.key, run.connections, str(error)))
+            unpredicted.append(comparison.Absent(entry.key, run.connections, str(error)))
     if device is not None and unpredicted and not rows:
         raise InputError(
             f"device {device.name!r}: can predict none of the record's {len(unpredicted)} schedules"
             f" ({unpredicted[0].reason}); the record is of {record.card.name}: use its own calibration, or calibrate"
             " that card"
         )
-    return Comparison(
+    return comparison.Comparison(
         card=record.card.name,
         suite=record.suite,
         device="calibrated with the record" if device is None else device.name,
         rows=tuple(rows),
         unpredicted=tuple(unpredicted),
-        unmeasured=tuple(Absent(entry.key, run.connections, entry.status) for run, entry in record.skipped()),
+        unmeasured=tuple(
+            comparison.Absent(entry.key, run.connections, entry.status) for run, entry in record.skipped()
+        ),
     )
 
 
-def _check_measured(record: Record) -> None:
+def _check_measured(record: records.Record) -> None:
     """Raise InputError when no schedule has samples: nothing but a table without lines would come of it."""
     entries, what = (
         [entry for _, entry in record.measured()],
@@ -441,7 +413,7 @@ def _check_measured(record: Record) -> None:
         )
 
 
-def row_of(entry: Entry, run: Run, profiles: Profiles) -> Row:
+def row_of(entry: records.Entry, run: records.Run, profiles: Profiles) -> comparison.Row:
     """Predict one entry with the profiles of its run.
 
     Raises InputError when the profile lacks the cost of one of its kernels, when a measured time is 0 or missing, and
@@ -449,16 +421,16 @@ def row_of(entry: Entry, run: Run, profiles: Profiles) -> Row:
     """
     recipe, program = entry.recipe, entry.program
     compared_s = entry.wall_s if program else entry.device_s
-    measured_s, spread_s = median_and_spread(compared_s)
+    measured_s, spread_s = records.median_and_spread(compared_s)
     wall_s = statistics.median(entry.wall_s)
-    if not min(measured_s, *(entry.wall_s if program else (wall_s,))) >= SHORTEST_S:
+    if not min(measured_s, *(entry.wall_s if program else (wall_s,))) >= records.SHORTEST_S:
         raise InputError("a measured time is 0: there is nothing to compare with")
     if not entry.issue_s:
         raise InputError(f"entry {entry.key!r}: nothing says how long issuing it took; measure it again")
-    issue_s, key = statistics.median(entry.issue_s), "" if recipe is None else workload_key(recipe.workload)
+    issue_s, key = statistics.median(entry.issue_s), "" if recipe is None else records.workload_key(recipe.workload)
     case = case_of(entry, profiles)
     own = _of_program(entry, program, case, issue_s) if program else _of_replay(entry, case, issue_s)
-    return Row(
+    return comparison.Row(
         key=entry.key,
         connections=run.connections,
         pattern=OWN_SCHEDULE if recipe is None else recipe.pattern,
@@ -473,27 +445,29 @@ def row_of(entry: Entry, run: Run, profiles: Profiles) -> Row:
     )
 
 
-def _of_replay(entry: Entry, case: Case, issue_s: float) -> dict[str, Any]:
+def _of_replay(entry: records.Entry, case: Case, issue_s: float) -> dict[str, Any]:
     """Return what a row says of a replayed schedule."""
     schedule, recipe = case.schedule, entry.recipe
     return {
         "klass": classify(schedule, issue_s, statistics.median(entry.wall_s)),
         "predicted_s": case.predicted_s(partial(predict_device_s, schedule), entry.device_s),
-        "wall_predicted_s": case.predicted_s(partial(predict_wall_s, closed(schedule)), entry.wall_s),
+        "wall_predicted_s": case.predicted_s(partial(predict_wall_s, records.closed(schedule)), entry.wall_s),
         "formulas_s": formulas(schedule, case.usual, None if recipe is None else recipe.workload),
     }
 
 
-def _of_program(entry: Entry, program: ProgramTimes, case: Case, issue_s: float) -> dict[str, Any]:
+def _of_program(entry: records.Entry, program: records.ProgramTimes, case: Case, issue_s: float) -> dict[str, Any]:
     """Return what a row says of a program: predicted with the host's speed beside it, and with the one of issuing."""
     predict = partial(predict_wall_s, case.schedule)
     calls = replace(case.schedule, ops=case.schedule.ops[:-1])  # without the synchronisation that ends it
     issuing_s = sum(lower(calls, case.device).call) / TICKS_PER_S
-    then = case.at_speed(issue_s / max(SHORTEST_S, issuing_s))
+    then = case.at_speed(issue_s / max(records.SHORTEST_S, issuing_s))
     at_speed_s, slower = predict(then), case.slower(predict, then)
     predicted_s = case.predicted_s(predict, entry.wall_s, slower)
     return {
-        "klass": HOST_BOUND if issue_s > PROGRAM_HOST_SHARE * statistics.median(entry.wall_s) else DEVICE_BOUND,
+        "klass": comparison.HOST_BOUND
+        if issue_s > PROGRAM_HOST_SHARE * statistics.median(entry.wall_s)
+        else comparison.DEVICE_BOUND,
         "predicted_s": predicted_s,
         "wall_predicted_s": predicted_s,
         "formulas_s": {},
@@ -512,10 +486,10 @@ def classify(schedule: Schedule, issue_s: float, wall_s: float) -> str:
     the card, and its share says nothing about the host: such schedules are a class of their own.
     """
     if schedule.pageable_names:
-        return PAGEABLE
-    if holds_host(schedule.ops[: first_closing(schedule)]):
-        return BLOCKING
-    return DEVICE_BOUND if issue_s < HOST_SHARE * wall_s else HOST_BOUND
+        return comparison.PAGEABLE
+    if holds_host(schedule.ops[: records.first_closing(schedule)]):
+        return comparison.BLOCKING
+    return comparison.DEVICE_BOUND if issue_s < HOST_SHARE * wall_s else comparison.HOST_BOUND
 
 
 def formulas(schedule: Schedule, device: Device, workload: Workload | None = None) -> dict[str, float]:
@@ -561,7 +535,7 @@ CALLS_MISSED = 0.075
 class Expected(msgspec.Struct, frozen=True):
     """A row of a comparison and the interval of its device's time."""
 
-    row: Row
+    row: comparison.Row
     interval: Interval
 
     @property
@@ -576,7 +550,11 @@ class Expected(msgspec.Struct, frozen=True):
 
 
 def expectations(
-    record: Record, rows: Sequence[Row], samples: int = SAMPLES, seed: int = 0, device: Device | None = None
+    record: records.Record,
+    rows: Sequence[comparison.Row],
+    samples: int = SAMPLES,
+    seed: int = 0,
+    device: Device | None = None,
 ) -> list[Expected]:
     """Return the interval of each of some rows of the record's comparison.
 
@@ -585,7 +563,9 @@ def expectations(
     asked, found = {(row.connections, row.key): row for row in rows}, list[Expected]()
     for run in record.runs:
         profiles = profiles_of(run, device)
-        by_device: defaultdict[int, list[tuple[Row, Case]]] = defaultdict(list)  # those of a device share its draws
+        by_device: defaultdict[int, list[tuple[comparison.Row, Case]]] = defaultdict(
+            list
+        )  # those of a device share its draws
         for entry in run.entries:
             if row := asked.get((run.connections, entry.key)):
                 case = case_of(entry, profiles)
@@ -595,7 +575,7 @@ def expectations(
     return found
 
 
-def _expected(pairs: Sequence[tuple[Row, Case]], samples: int, seed: int) -> list[Expected]:
+def _expected(pairs: Sequence[tuple[comparison.Row, Case]], samples: int, seed: int) -> list[Expected]:
     """Return the intervals of schedules, or of programs in one language, with one device.
 
     The interval of a program, and of a schedule with copies beside it, is about the prediction beside each sample.
@@ -655,27 +635,29 @@ def with_link_spread(device: Device, links: Iterable[Sequence[float]]) -> Device
     return replace(device, spread={**device.spread, **own})
 
 
-def by_class(found: Sequence[Expected]) -> dict[str, Coverage]:
+def by_class(found: Sequence[Expected]) -> dict[str, comparison.Coverage]:
     """Summarise each class that is there; of programs each of every front end."""
     groups: defaultdict[str, list[Expected]] = defaultdict(list)
     for one in found:
         groups[f"{one.row.front_end} {one.row.klass}".strip()].append(one)
     front_ends = dict.fromkeys(one.row.front_end for one in found)
-    names = (f"{front_end} {klass}".strip() for front_end in front_ends for klass in CLASSES)
+    names = (f"{front_end} {klass}".strip() for front_end in front_ends for klass in comparison.CLASSES)
     return {name: _coverage(groups[name]) for name in names if name in groups}
 
 
-def _coverage(found: Sequence[Expected]) -> Coverage:
+def _coverage(found: Sequence[Expected]) -> comparison.Coverage:
     n, widths = len(found), [one.width for one in found]
     below = sum(one.row.measured_s < one.interval.low_s for one in found)
     above = sum(one.row.measured_s > one.interval.high_s for one in found)
-    return Coverage(n, (n - below - above) / n, below / n, above / n, mean(widths), median(widths))
+    return comparison.Coverage(n, (n - below - above) / n, below / n, above / n, mean(widths), median(widths))
 
 
 # Time lines
 
 
-def time_lines(record: Record, row: Row, device: Device | None = None) -> tuple[Timeline, Timeline | None]:
+def time_lines(
+    record: records.Record, row: comparison.Row, device: Device | None = None
+) -> tuple[Timeline, Timeline | None]:
     """Return the predicted time line of a row's schedule, and the measured one if the record has it.
 
     The time lines have no timing events. The arguments are those of :func:`compare`.
@@ -683,12 +665,12 @@ def time_lines(record: Record, row: Row, device: Device | None = None) -> tuple[
     place = (row.connections, row.key)
     run, entry = next((run, entry) for run, entry in record.measured() if (run.connections, entry.key) == place)
     case = case_of(entry, profiles_of(run, device))
-    schedule = closed(case.schedule)
-    measured = None if entry.timeline is None or entry.program else timeline_of(schedule, entry.timeline)
+    schedule = records.closed(case.schedule)
+    measured = None if entry.timeline is None or entry.program else records.timeline_of(schedule, entry.timeline)
     return simulate_one_of_many(schedule, case.usual), measured
 
 
-def worst_lines(record: Record, worst: Sequence[Row], device: Device | None = None) -> Pictures:
+def worst_lines(record: records.Record, worst: Sequence[comparison.Row], device: Device | None = None) -> Pictures:
     """Return the time lines of the first of the rows that has a measured one, or else the predicted one of the first.
 
     ``device`` as for :func:`compare`.

@@ -29,21 +29,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from streamsim import program
 from streamsim.errors import InputError, one_line
-from streamsim.program import (
-    LEGACY_STREAM,
-    Copy,
-    HostWork,
-    Kernel,
-    MemoryKind,
-    Op,
-    RecordEvent,
-    Region,
-    Schedule,
-    Synchronize,
-    WaitEvent,
-    WaitThread,
-)
 from streamsim.races import check
 from streamsim_validate.gpu.card import Gpu
 from streamsim_validate.gpu.cuda_source import BUILT_IN_SOURCE, PRELUDE
@@ -91,7 +78,7 @@ class QueueOrder:
         self._in_order = False
         self._at_once = Argument(1, 0, (), ())
 
-    def before(self, schedule: Schedule) -> None:
+    def before(self, schedule: program.Schedule) -> None:
         """Restore the order if needed. Call this before each replay of ``schedule``."""
         if self._queues < 2:
             return
@@ -104,13 +91,13 @@ class QueueOrder:
         """Note that other work has used the queues."""
         self._in_order = False
 
-    def _disturbs(self, schedule: Schedule) -> bool:
+    def _disturbs(self, schedule: program.Schedule) -> bool:
         """Return whether it uses more streams than own a queue each, or lets the driver choose."""
         return (
             schedule.launch == "graph"
             or len(schedule.streams) > self._queues
             or any(kind != "non-blocking" for kind in schedule.streams)
-            or LEGACY_STREAM in schedule.used_streams
+            or program.LEGACY_STREAM in schedule.used_streams
             or bool(schedule.pageable_names)
         )
 
@@ -196,7 +183,7 @@ class Bench:
         each = cuda.occupancyMaxActiveBlocksPerMultiprocessor(self.function(SPIN), THREADS_PER_BLOCK, 0)
         return card.multiprocessors * max(1, int(each))
 
-    def spin_of(self, kernel: Kernel) -> Busy:
+    def spin_of(self, kernel: program.Kernel) -> Busy:
         """Return the launch of the stand-in for a kernel with a duration."""
         duration_s, share = stand_in(kernel, self.gpu.threads, self._spin_launch_s(1, 1))
         blocks = max(1, round(share * self.most_blocks))
@@ -255,7 +242,7 @@ class Bench:
         self.arena.clear()
 
 
-def prepare(bench: Bench, schedules: Iterable[Schedule]) -> None:
+def prepare(bench: Bench, schedules: Iterable[program.Schedule]) -> None:
     """Allocate the buffers of all these schedules. Raises InputError if there is not enough memory."""
     wanted = union(map(buffers_of, schedules))
     check_fits(wanted, bench.arena.room(bench.gpu.free_bytes()), free_host_bytes())
@@ -275,31 +262,31 @@ class PreparedCalls(NamedTuple):
 class Compiler:
     """A translator of ops into calls. ``keep`` holds the objects to which the calls point."""
 
-    def __init__(self, bench: Bench, schedule: Schedule) -> None:
+    def __init__(self, bench: Bench, schedule: program.Schedule) -> None:
         self._bench, self._cuda = bench, bench.gpu.cuda
         self._streams = bench.gpu.streams(schedule.streams)
         self._memory = {buffer.name: buffer.memory for buffer in schedule.buffers}
         self.events = bench.gpu.events(schedule.events, schedule.launch == "graph")
         self.keep: list[object] = []
 
-    def calls(self, ops: Iterable[Op]) -> list[Call]:
+    def calls(self, ops: Iterable[program.Op]) -> list[Call]:
         return [call for op in ops for call in self._op(op)]
 
-    def _op(self, op: Op) -> list[Call]:
+    def _op(self, op: program.Op) -> list[Call]:
         cuda, streams, events = self._cuda, self._streams, self.events
-        if op.thread or isinstance(op, WaitThread):
+        if op.thread or isinstance(op, program.WaitThread):
             raise InputError(f"thread = {op.thread}: a card replays the calls of one host thread; give 0")
-        if isinstance(op, HostWork):
+        if isinstance(op, program.HostWork):
             return [(_work, (op.duration_s,))]
         if op.call_s is not None:
             raise InputError(f"call_s = {op.call_s}: on a card a call costs what it costs; leave it out")
-        if isinstance(op, Copy):
+        if isinstance(op, program.Copy):
             return self._copy(op)
-        if isinstance(op, Kernel):
+        if isinstance(op, program.Kernel):
             return [(cuda.launchKernel, self._kernel(op))]
-        if isinstance(op, RecordEvent):
+        if isinstance(op, program.RecordEvent):
             return [(cuda.eventRecord, (events[op.event], streams[op.stream]))]
-        if isinstance(op, WaitEvent):
+        if isinstance(op, program.WaitEvent):
             return [(cuda.streamWaitEvent, (streams[op.stream], events[op.event]))]
         if op.stream is not None:
             return [(cuda.streamSynchronize, (streams[op.stream],))]
@@ -307,25 +294,25 @@ class Compiler:
             return [(cuda.eventSynchronize, (events[op.event],))]
         return [(cuda.deviceSynchronize, ())]
 
-    def _address(self, region: Region) -> int:
+    def _address(self, region: program.Region) -> int:
         return self._bench.arena.address(Key(self._memory[region.buffer], region.buffer)) + region.offset
 
-    def _side(self, copy: Copy, memory: MemoryKind, region: Region | None) -> int:
+    def _side(self, copy: program.Copy, memory: program.MemoryKind, region: program.Region | None) -> int:
         return self._bench.arena.address(scratch_of(copy, memory)) if region is None else self._address(region)
 
-    def _copy(self, copy: Copy) -> list[Call]:
+    def _copy(self, copy: program.Copy) -> list[Call]:
         cuda = self._cuda
         host, device = self._side(copy, "pinned", copy.host), self._side(copy, "device", copy.device)
         arguments: tuple[int, ...] = (device, host, copy.bytes, cuda.memcpyHostToDevice)
         if copy.direction == "d2h":
             arguments = (host, device, copy.bytes, cuda.memcpyDeviceToHost)
-        if copy.blocking and copy.stream == LEGACY_STREAM:
+        if copy.blocking and copy.stream == program.LEGACY_STREAM:
             return [(cuda.memcpy, arguments)]
         stream = self._streams[copy.stream]
         wait: list[Call] = [(cuda.streamSynchronize, (stream,))] if copy.blocking else []
         return [(cuda.memcpyAsync, (*arguments, stream)), *wait]
 
-    def _kernel(self, kernel: Kernel) -> tuple[int, ...]:
+    def _kernel(self, kernel: program.Kernel) -> tuple[int, ...]:
         spec, bench = find_kernel(kernel), self._bench
         elements, widths = elements_of(spec, kernel), widths_of(spec, kernel)
         blocks, parameter = -(-elements // THREADS_PER_BLOCK), kernel.parameter
@@ -380,7 +367,7 @@ def one_line_errors(gpu: Gpu, what: str, *kinds: type[Exception]) -> Iterator[No
         raise InputError(reason) from error
 
 
-def refuse_races(schedule: Schedule, name: str) -> None:
+def refuse_races(schedule: program.Schedule, name: str) -> None:
     """Raise InputError if two ops of the schedule race: then its output, and so its time, means nothing."""
     races = [finding for finding in check(schedule) if finding.severity == "error"]
     if races:
@@ -397,7 +384,7 @@ class Replayer:
     if the card cannot run the schedule, or if its ops race and ``bench`` does not allow races.
     """
 
-    def __init__(self, schedule: Schedule, bench: Bench) -> None:
+    def __init__(self, schedule: program.Schedule, bench: Bench) -> None:
         self.schedule = closed(schedule)
         self._name = self.schedule.name or "the schedule"
         self._bench, self._cuda = bench, bench.gpu.cuda
@@ -414,7 +401,7 @@ class Replayer:
                 self._plain = self._live_calls(self.schedule)
                 self._timed = self._live_calls(with_timing_events(self.schedule), self._timing)
 
-    def _live_calls(self, schedule: Schedule, timing: Sequence[int] = ()) -> PreparedCalls:
+    def _live_calls(self, schedule: program.Schedule, timing: Sequence[int] = ()) -> PreparedCalls:
         """Return the calls of a schedule. ``timing``: the addresses of the start and stop events that were added."""
         compiler = Compiler(self._bench, schedule)
         compiler.events[self.schedule.events : self.schedule.events + len(timing)] = timing
@@ -452,9 +439,11 @@ class Replayer:
         recorded: set[int] = set()
         work: list[Call] = []  # made before, because compiling and loading cannot be captured
         for op in forked.ops:
-            if isinstance(op, RecordEvent):
+            if isinstance(op, program.RecordEvent):
                 recorded.add(op.event)
-            if not isinstance(op, Synchronize) and not (isinstance(op, WaitEvent) and op.event not in recorded):
+            if not isinstance(op, program.Synchronize) and not (
+                isinstance(op, program.WaitEvent) and op.event not in recorded
+            ):
                 work += compiler.calls([op])
         cuda.streamBeginCapture(first, cuda.streamCaptureModeThreadLocal)
         try:
@@ -521,7 +510,7 @@ class Replayer:
         timing events. Raises WrongOutputError.
         """
         arena = self._bench.arena
-        kernels = [find_kernel(op) for op in self.schedule.ops if isinstance(op, Kernel)]
+        kernels = [find_kernel(op) for op in self.schedule.ops if isinstance(op, program.Kernel)]
         with self._named_errors():
             self._expected = self._expected or self._one_at_a_time()
             arena.reset(self.schedule)

@@ -30,6 +30,7 @@ from streamsim.code import LANGUAGES, Language
 from streamsim.errors import INTERRUPTED, NO_GPU, OK, InputError
 from streamsim.files import check_writable
 from streamsim.program import Schedule
+from streamsim_validate import records
 from streamsim_validate.calibrate import (
     Samples,
     fits,
@@ -54,30 +55,15 @@ from streamsim_validate.gpu import (
 )
 from streamsim_validate.gpu import connections as default_connections
 from streamsim_validate.progress import OnStep, quietly
-from streamsim_validate.records import (
-    LINK_PAIR,
-    MOST_VALUES,
-    PACE_CHAIN,
-    PROGRAMS,
-    STAND_IN,
-    Journal,
-    Record,
-    RunBegins,
-    RunEnds,
-    Traced,
-    check_unused,
-    digest,
-    finish,
-    header,
-    journal_path,
-    now,
-)
 from streamsim_validate.run.measuring import Planned, Replays, measure
 from streamsim_validate.run.programs import Programs, why_not
 from streamsim_validate.suites import PROGRAM_COUNT, RANDOM, RANDOM_COUNT, drawn_programs, suite, suite_connections
 
 REPEATS = 11
-DRAWN = {RANDOM: RANDOM_COUNT, PROGRAMS: PROGRAM_COUNT}  # the suites that are, and how many unless told otherwise
+DRAWN = {
+    RANDOM: RANDOM_COUNT,
+    records.PROGRAMS: PROGRAM_COUNT,
+}  # the suites that are, and how many unless told otherwise
 COMPLAINT = "streamsim-validate: error: "  # a dying context may print more after it
 TIMES = 4  # of a repeat
 STDERR = 2  # the process's progress goes there
@@ -89,7 +75,7 @@ FORKED = "fork" if "fork" in get_all_start_methods() else None
 TakeSamples = Callable[[Gpu], Samples]
 
 # What is timed around every sample of a run that calibrates, because the host's costs drift within minutes.
-PROBES = next(schedule for chain, schedule in host_calls() if chain == PACE_CHAIN), LINK_PAIR
+PROBES = next(schedule for chain, schedule in host_calls() if chain == records.PACE_CHAIN), records.LINK_PAIR
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -125,15 +111,17 @@ class Plan(msgspec.Struct, frozen=True):
                 " leave --count out"
             )
         if self.front_ends and not self.is_of_programs:
-            raise InputError(f"--front-end: only the suite {PROGRAMS} has programs, and this run is of {what}")
+            raise InputError(f"--front-end: only the suite {records.PROGRAMS} has programs, and this run is of {what}")
         if self.is_of_programs and (self.kernels or self.timelines):
             option = "--kernels" if self.kernels else "--timelines"
-            raise InputError(f"{option}: the programs of the suite {PROGRAMS} have their own kernels and no time lines")
+            raise InputError(
+                f"{option}: the programs of the suite {records.PROGRAMS} have their own kernels and no time lines"
+            )
 
     @property
     def is_of_programs(self) -> bool:
         """True if the campaign runs programs in a language, and replays nothing."""
-        return self.suite == PROGRAMS and not self.schedules
+        return self.suite == records.PROGRAMS and not self.schedules
 
     @property
     def languages(self) -> Sequence[Language]:
@@ -164,21 +152,21 @@ def planned_programs(seed: int, count: int, languages: Sequence[Language] = LANG
         for language in languages:
             recipe = drawn.of(language)
             first = recipe.workload.kernels[0]
-            work = first.parameter if first.name == STAND_IN else 1
+            work = first.parameter if first.name == records.STAND_IN else 1
             found.append(
                 Planned(f"{language}: {recipe.key}", recipe.schedule(), recipe, language, work, is_probed=True)
             )
     return found
 
 
-def run(plan: Plan) -> Record:
+def run(plan: Plan) -> records.Record:
     """Measure the plan, or continue where its journal stopped, and write its record.
 
     Raises NoGpuError, InputError, and KeyboardInterrupt after Ctrl-C. The journal then holds what was measured, and the
     same call continues from there.
     """
     check_writable(Path(plan.output))
-    check_unused(plan.output)
+    records.check_unused(plan.output)
     if plan.timelines and not profiler.is_available():
         raise InputError(f"--timelines: {profiler.INSTALL}")
     for i, schedule in enumerate(plan.schedules, 1):  # those of the suites have none
@@ -188,10 +176,10 @@ def run(plan: Plan) -> Record:
     usual = (default_connections(),) if plan.schedules or plan.is_of_programs else suite_connections(plan.suite)
     counts = plan.connections or usual
     number = sum(len(planned(plan, connections)) for connections in counts)
-    if TIMES * number * plan.repeats > MOST_VALUES // 2:  # all else in a record is less than the times
+    if TIMES * number * plan.repeats > records.MOST_VALUES // 2:  # all else in a record is less than the times
         raise InputError(
             f"repeats = {plan.repeats}: of {number} schedules, more than a record holds; ask for"
-            f" {MOST_VALUES // (2 * TIMES) // number} at most, or measure in parts"
+            f" {records.MOST_VALUES // (2 * TIMES) // number} at most, or measure in parts"
         )
     for language in plan.front_ends:
         if reason := why_not(language):
@@ -201,7 +189,7 @@ def run(plan: Plan) -> Record:
         if len(counts) > 1:
             say(f"with {connections} hardware queues in front of each engine")
         _start(plan, connections)
-    return finish(journal_path(plan.output), plan.output, with_profiles)
+    return records.finish(records.journal_path(plan.output), plan.output, with_profiles)
 
 
 def _start(plan: Plan, connections: int) -> None:
@@ -283,21 +271,23 @@ def measure_plan(
     progress.
     """
     title = "schedules" if plan.schedules else plan.suite
-    with Journal(journal_path(plan.output), header(gpu.card, title, fingerprint(plan.kernels))) as journal:
+    with records.Journal(
+        records.journal_path(plan.output), records.header(gpu.card, title, fingerprint(plan.kernels))
+    ) as journal:
         items = planned(plan, connections)
-        digests = {item.key: digest(item.schedule) for item in items}
+        digests = {item.key: records.digest(item.schedule) for item in items}
         for entry in journal.entries(connections):
             journal.check_same(entry, digests.get(entry.key))
         done, traced = journal.complete(connections, plan.repeats), journal.traced(connections)
         if left := [item for item in items if item.key not in done]:
             before = _plain(take_samples, gpu)
-            journal.append(RunBegins(connections, now(), plan.seed, plan.repeats, before, plan.drawn))
+            journal.append(records.RunBegins(connections, records.now(), plan.seed, plan.repeats, before, plan.drawn))
             probes = PROBES if take_samples else ()
             with closing(Programs(gpu) if plan.is_of_programs else Replays(gpu, probes=probes)) as runner:
                 measure(left, runner, plan.repeats, plan.seed, journal.append, journal.next_group, on_step)
         if journal.unended == connections:
             after = _plain(take_samples, gpu)
-            journal.append(RunEnds(now(), samples=after))
+            journal.append(records.RunEnds(records.now(), samples=after))
         if plan.timelines:  # last: the profiler slows the host
             _trace([item for item in items if item.key not in traced], connections, gpu, journal, on_step)
 
@@ -308,13 +298,13 @@ def fingerprint(paths: Sequence[str]) -> str:
     return hashlib.sha256(b"".join(digests)).hexdigest()[:16] if paths else ""
 
 
-def _trace(items: Sequence[Planned], connections: int, gpu: Gpu, journal: Journal, on_step: OnStep) -> None:
+def _trace(items: Sequence[Planned], connections: int, gpu: Gpu, journal: records.Journal, on_step: OnStep) -> None:
     """Append the measured time lines; one that cannot be had is said on the terminal and stops nothing."""
     with closing(Bench(gpu)) as bench:
         for done, item in enumerate(items):
             on_step("tracing", done, len(items))
             try:
-                journal.append(Traced(item.key, profiler.spans(item.schedule, bench), connections))
+                journal.append(records.Traced(item.key, profiler.spans(item.schedule, bench), connections))
             except InputError as error:
                 say(f"{item.key}: {error}", sys.stdout)
 
@@ -328,7 +318,7 @@ def _builtins(value: msgspec.Struct) -> dict[str, Any]:
     return plain
 
 
-def with_profiles(record: Record) -> Record:
+def with_profiles(record: records.Record) -> records.Record:
     """Return the record with the profiles that the samples of its calibrations show, fitted side by side.
 
     One that cannot be fitted is said on the terminal and is missing.

@@ -29,24 +29,10 @@ from streamsim.program import Config, Workload, WorkloadKernel
 from streamsim.report import Table, facts
 from streamsim.search import Proposals, proposals
 from streamsim.text import format_change, format_seconds
+from streamsim_validate import records
 from streamsim_validate.gpu import Gpu
 from streamsim_validate.gpu import connections as default_connections
 from streamsim_validate.progress import OnStep, quietly
-from streamsim_validate.records import (
-    Entry,
-    Journal,
-    RunBegins,
-    RunEnds,
-    check_unused,
-    digest,
-    finish,
-    header,
-    journal_path,
-    median_and_spread,
-    now,
-    recipe_of,
-    relative_deviation,
-)
 from streamsim_validate.run.campaign import REPEATS, fingerprint
 from streamsim_validate.run.measuring import Planned, Replays, Runner, measure
 from streamsim_validate.run.programs import Programs, function_of
@@ -225,19 +211,19 @@ def tune(task: Task, gpu: Gpu, on_step: OnStep = quietly, runner: Replays | Prog
         function = function_of(task.kernels[0]) if task.language and task.kernels else None
         runner = Programs(gpu, function) if task.language else Replays(gpu)
     title = f"tune as {task.language}" if task.language else "tune"
-    first = header(gpu.card, title, fingerprint(task.kernels), _task(task))
-    with closing(runner), Journal(journal_path(task.output), first) as journal:
+    first = records.header(gpu.card, title, fingerprint(task.kernels), _task(task))
+    with closing(runner), records.Journal(records.journal_path(task.output), first) as journal:
         measuring = _Measuring(task, runner, journal)
         found = _tuned(task, measuring, on_step)
         measuring.end()
-    finish(journal_path(task.output), task.output)
+    records.finish(records.journal_path(task.output), task.output)
     return found
 
 
 def check_output(output: str) -> None:
     """Raise InputError unless a record can be written there, and none is there."""
     check_writable(Path(output))
-    check_unused(output)
+    records.check_unused(output)
 
 
 def _task(task: Task) -> str:
@@ -249,7 +235,7 @@ def _task(task: Task) -> str:
 class _Measuring:
     """Measures what the journal does not have yet."""
 
-    def __init__(self, task: Task, runner: Runner, journal: Journal) -> None:
+    def __init__(self, task: Task, runner: Runner, journal: records.Journal) -> None:
         self._task, self._runner, self._journal = task, runner, journal
         self.work = 1  # rounds of a program's stand-in
         self.connections = default_connections()
@@ -257,7 +243,7 @@ class _Measuring:
 
     def planned(self, config: Config, key: str = "", times: int = 1, workload: Workload | None = None) -> Planned:
         """Return the candidate with this configuration. ``times``: how often a program makes each launch."""
-        recipe = recipe_of(config, workload or self._task.workload, "tune")
+        recipe = records.recipe_of(config, workload or self._task.workload, "tune")
         return Planned(key or config.words, recipe.schedule(), recipe, self._task.language, self.work, times)
 
     def kernels(self, on_step: OnStep) -> tuple[Kernels | None, Workload]:
@@ -278,18 +264,20 @@ class _Measuring:
         found = Kernels(0 if task.kernels else self.work, sum(said), max(1e-9, (more_s - once_s) / MORE))
         return found, _taking(task.workload, said, found.measured_s / found.said_s)
 
-    def of(self, items: Sequence[Planned], times: int = 1, is_final: bool = False) -> list[Entry]:
+    def of(self, items: Sequence[Planned], times: int = 1, is_final: bool = False) -> list[records.Entry]:
         """Return the entries of these: from the journal, or measured now and then in the journal.
 
         ``times``: as many repeats as the task says. ``is_final``: a failed one is not measured again.
         """
         for item in items:
             if item.key in self._done:
-                self._journal.check_same(self._done[item.key], digest(item.schedule))
+                self._journal.check_same(self._done[item.key], records.digest(item.schedule))
         repeats = times * self._task.repeats
         if not all(self._is_done(item.key, repeats, is_final) for item in items):
             if self._journal.unended != self.connections:
-                self._journal.append(RunBegins(self.connections, now(), self._task.seed, self._task.repeats))
+                self._journal.append(
+                    records.RunBegins(self.connections, records.now(), self._task.seed, self._task.repeats)
+                )
             measure(items, self._runner, repeats, self._task.seed, self._keep, self._journal.next_group)
         return [self._done[item.key] for item in items]
 
@@ -299,14 +287,14 @@ class _Measuring:
             return False
         return len(line.wall_s) >= repeats if line.status == "ok" else is_final
 
-    def _keep(self, line: Entry) -> None:
+    def _keep(self, line: records.Entry) -> None:
         self._journal.append(line)
         self._done[line.key] = line
 
     def end(self) -> None:
         """Note in the journal that everything is measured."""
         if self._journal.unended is not None:
-            self._journal.append(RunEnds(now()))
+            self._journal.append(records.RunEnds(records.now()))
 
 
 def _search(
@@ -337,7 +325,7 @@ def _search(
 
 
 def _medians_s(samples: dict[int, Times]) -> dict[int, float]:
-    return {k: median_and_spread(walls)[0] for k, walls in samples.items()}
+    return {k: records.median_and_spread(walls)[0] for k, walls in samples.items()}
 
 
 def _tuned(task: Task, measuring: _Measuring, on_step: OnStep) -> Tuned:
@@ -358,7 +346,10 @@ def _tuned(task: Task, measuring: _Measuring, on_step: OnStep) -> Tuned:
         workload=workload,
         tried=tuple(
             Tried(
-                task.configs[k], float(offers.predicted_s[k]), times[k], relative_deviation(walls) if times[k] else 0.0
+                task.configs[k],
+                float(offers.predicted_s[k]),
+                times[k],
+                records.relative_deviation(walls) if times[k] else 0.0,
             )
             for k, walls in samples.items()
         ),
@@ -376,12 +367,12 @@ def _tuned(task: Task, measuring: _Measuring, on_step: OnStep) -> Tuned:
     )
 
 
-def _walls_s(entries: Sequence[Entry]) -> list[float]:
+def _walls_s(entries: Sequence[records.Entry]) -> list[float]:
     """Return the median wall times. Raises InputError if one could not be measured."""
     for entry in entries:
         if entry.status != "ok":
             raise InputError(f"{entry.key}: {entry.status}")
-    return [median_and_spread(entry.wall_s)[0] for entry in entries]
+    return [records.median_and_spread(entry.wall_s)[0] for entry in entries]
 
 
 def ratio_of(one: Sequence[float], other: Sequence[float], seed: int) -> tuple[float, float, float]:
