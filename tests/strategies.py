@@ -430,7 +430,7 @@ def built(draw: st.DrawFn) -> tuple[Workload, Schedule, int]:
     launch = "live" if memory == "pageable" else draw(st.sampled_from(("live", "graph")))
     more: dict[str, Any] = {"memory": memory, "launch": launch}
     makers: tuple[Callable[[], Schedule], ...] = (
-        lambda: serial(workload, chunks, memory),
+        lambda: serial(workload, chunks, memory=memory),
         lambda: depth_first(workload, chunks, 1, **more),
         lambda: depth_first(workload, chunks, streams, **more),
         lambda: breadth_first(workload, chunks, streams, **more),

@@ -1,6 +1,6 @@
 """The host's requests: schedules, workloads, and the patterns that make schedules of workloads."""
 
-from streamsim.program.builder import Memory, Program
+from streamsim.program.builder import Program
 from streamsim.program.layers import (
     DIRECTIONS,
     Layer,

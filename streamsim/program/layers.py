@@ -11,9 +11,9 @@ from typing import Annotated, Any, Literal, NamedTuple, get_args
 
 from streamsim import errors
 from streamsim.files import parse_toml, read_toml
-from streamsim.program.builder import Memory, Program, Stream
+from streamsim.program.builder import Program, Stream
 from streamsim.program.patterns import HOST_MEMORIES, HostMemory
-from streamsim.program.schedule import Kernel, MemoryKind, Schedule
+from streamsim.program.schedule import Kernel, MemoryKind, Region, Schedule
 from streamsim.program.workload import OF_KERNELS, WorkloadKernel
 from streamsim.text import format_bytes
 
@@ -331,7 +331,7 @@ def _plan(layers: Layers, stay: frozenset[int], slots: int) -> list[_Planned]:
     return found
 
 
-def launch(stream: Stream, step: LayerStep, is_backward: bool, weights: Memory, activations: Sequence[Memory]) -> None:
+def launch(stream: Stream, step: LayerStep, is_backward: bool, weights: Region, activations: Sequence[Region]) -> None:
     """Launch the kernels of a layer: they read its weights, and write ``activations``."""
     read = weights[: step.weight_bytes]
     for op in step.launches(is_backward):
@@ -339,12 +339,12 @@ def launch(stream: Stream, step: LayerStep, is_backward: bool, weights: Memory, 
         stream.kernel(op.duration_s, op.name, reads=read, writes=activations, **fields)
 
 
-def _weights(program: Program, step: LayerStep, kind: MemoryKind) -> Memory:
+def _weights(program: Program, step: LayerStep, kind: MemoryKind) -> Region:
     """Return new memory for the weights of a layer."""
     return program.buffer(f"{'d' if kind == 'device' else 'h'}_{step.name}", step.weight_bytes, kind)
 
 
-def activations(program: Program, n_bytes: int) -> tuple[Memory, ...]:
+def activations(program: Program, n_bytes: int) -> tuple[Region, ...]:
     """Return the memory on the card that is reserved for activations; empty if there is none."""
     return (program.device("activations", n_bytes),) if n_bytes else ()
 

@@ -521,7 +521,8 @@ def _whole(prefix: str, sizes: Sequence[int]) -> list[Piece]:
     return [(Region(f"d_{prefix}{k}", 0, n), Region(f"h_{prefix}{k}", 0, n)) for k, n in enumerate(sizes)]
 
 
-# Patterns: the usual ways to cut a workload into chunks and to issue them. Chunk i of N runs in stream i mod S.
+# Patterns: the usual ways to cut a workload into chunks and to issue them. Chunk i of N runs in stream i mod S. ``more``
+# holds the fields ``memory`` and ``launch`` of a Config.
 
 
 def build(
@@ -537,53 +538,38 @@ def build(
     return Config(order, chunks, streams, buffers, memory, launch).schedule(workload)
 
 
-def serial(workload: Workload, chunks: int = 1, memory: HostMemory = "pinned") -> Schedule:
+def serial(workload: Workload, chunks: int = 1, **more: Any) -> Schedule:
     """Return the program that most people begin with: blocking copies, chunk by chunk, without overlap."""
-    return Config("serial", chunks, memory=memory).schedule(workload)
+    return build(workload, "serial", chunks, **more)
 
 
-def depth_first(
-    workload: Workload, chunks: int, streams: int, memory: HostMemory = "pinned", launch: Launch = "live"
-) -> Schedule:
+def depth_first(workload: Workload, chunks: int, streams: int, **more: Any) -> Schedule:
     """Return the program that issues chunk by chunk: H2D copies, kernels, D2H copies."""
-    return Config("depth-first", chunks, streams, None, memory, launch).schedule(workload)
+    return build(workload, "depth-first", chunks, streams, **more)
 
 
-def breadth_first(
-    workload: Workload, chunks: int, streams: int, memory: HostMemory = "pinned", launch: Launch = "live"
-) -> Schedule:
+def breadth_first(workload: Workload, chunks: int, streams: int, **more: Any) -> Schedule:
     """Return the program that issues stage by stage: all H2D copies, then all kernels, then all D2H copies."""
-    return Config("breadth-first", chunks, streams, None, memory, launch).schedule(workload)
+    return build(workload, "breadth-first", chunks, streams, **more)
 
 
-def ring(
-    workload: Workload,
-    chunks: int,
-    buffers: int,
-    streams: int | None = None,
-    memory: HostMemory = "pinned",
-    launch: Launch = "live",
-) -> Schedule:
+def ring(workload: Workload, chunks: int, buffers: int, streams: int | None = None, **more: Any) -> Schedule:
     """Return a depth-first program with ``buffers`` device buffers of one chunk each (2: double buffering).
 
     Chunk i uses the buffer of chunk i - ``buffers`` again, and waits until the ops of that chunk have ended: by stream
     order if both run in one stream, otherwise by an event. Default of ``streams``: ``buffers``.
     """
-    return Config("depth-first", chunks, buffers if streams is None else streams, buffers, memory, launch).schedule(
-        workload
-    )
+    return build(workload, "depth-first", chunks, buffers if streams is None else streams, buffers, **more)
 
 
-def prefetch(
-    workload: Workload, chunks: int, buffers: int = 2, memory: HostMemory = "pinned", launch: Launch = "live"
-) -> Schedule:
+def prefetch(workload: Workload, chunks: int, buffers: int = 2, **more: Any) -> Schedule:
     """Return the program that copies batch i + 1 beside the kernels of batch i, as training and inference loops do.
 
     Stream 1 copies in, stream 2 runs the kernels, stream 3 copies out. The card holds ``buffers`` batches. Event 3i:
     batch i is on the card; 3i + 1: its kernels have run; 3i + 2: its output is back. Arrays that are copied once go in
     before the first batch, and out behind the last batch's kernels.
     """
-    return Config("prefetch", chunks, 1, buffers, memory, launch).schedule(workload)
+    return build(workload, "prefetch", chunks, 1, buffers, **more)
 
 
 def serialized(schedule: Schedule) -> Schedule:

@@ -21,7 +21,7 @@ import msgspec
 
 from streamsim import errors
 from streamsim.files import explain_json, read_bytes, refuse_duplicates, write_bytes
-from streamsim.text import mistaken_for
+from streamsim.text import mistaken_for, parse_bytes
 
 Direction = Literal["h2d", "d2h"]
 MemoryKind = Literal["device", "pinned", "pageable"]
@@ -72,6 +72,22 @@ class Region(_Frozen, frozen=True):
     buffer: str
     offset: int
     bytes: errors.Bytes
+
+    def __getitem__(self, wanted: slice) -> "Region":
+        """Return the bytes ``start .. stop`` of the region, numbers or text such as ``"1MiB"``.
+
+        Raises InputError for a step, and for bytes outside the region.
+        """
+        if not isinstance(wanted, slice) or wanted.step is not None:
+            raise errors.InputError(f"{self.buffer}[{errors.shown(wanted)}]: expected a slice of bytes, as x[0:1024]")
+        ends = (wanted.start, 0), (wanted.stop, self.bytes)
+        start, stop = (
+            parse_bytes(end, "size", least=0) if isinstance(end, str) else usual if end is None else end
+            for end, usual in ends
+        )
+        errors.check_whole(f"start of {self.buffer}[{start}:{stop}]", start, 0, self.bytes - 1)
+        errors.check_whole(f"end of {self.buffer}[{start}:{stop}]", stop, start + 1, self.bytes)
+        return Region(self.buffer, self.offset + start, stop - start)
 
 
 class Copy(_IssuedCall, frozen=True, tag_field="op", tag="copy"):

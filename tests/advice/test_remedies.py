@@ -245,7 +245,7 @@ SEEDS: dict[str, tuple[Schedule, Device, str, list[Schedule]]] = {
         "few-chunks", [depth_first(WORKLOAD, n, s) for n in FACTORS for s in (2, 4)],
     ),
     "pageable memory": (
-        depth_first(WORKLOAD, 16, 4, "pageable"), load_device("h200"),
+        depth_first(WORKLOAD, 16, 4, memory="pageable"), load_device("h200"),
         "pageable-memory", [depth_first(WORKLOAD, 16, 4)],
     ),
     "breadth-first through one connection": (

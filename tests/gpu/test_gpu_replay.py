@@ -59,9 +59,9 @@ def test_every_pattern_replays_with_its_output_verified(gpu: Gpu, name: str) -> 
     schedules = []
     for memory in ("pinned", "pageable"):
         schedules += [
-            serial(workload, 3, memory),
-            depth_first(workload, 7, 3, memory),
-            breadth_first(workload, 7, 3, memory),
+            serial(workload, 3, memory=memory),
+            depth_first(workload, 7, 3, memory=memory),
+            breadth_first(workload, 7, 3, memory=memory),
             ring(workload, 7, 2, memory=memory),
             ring(workload, 7, 3, 2, memory=memory),
             prefetch(workload, 5, memory=memory),

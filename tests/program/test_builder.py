@@ -13,7 +13,7 @@ from streamsim import program
 def test_slices_are_byte_ranges() -> None:
     p = program.Program()
     x, s = p.device("x", 100), p.stream()
-    assert [part.region for part in (x[0:40], x[40:], x[:], x["10":"20B"], x[20:60][10:20])] == [
+    assert [x[0:40], x[40:], x[:], x["10":"20B"], x[20:60][10:20]] == [
         program.Region("x", 0, 40),
         program.Region("x", 40, 60),
         program.Region("x", 0, 100),
@@ -23,7 +23,6 @@ def test_slices_are_byte_ranges() -> None:
     s.kernel(1e-6, reads=[x[:10], x[50:60]], writes=x[20:])
     reads = (program.Region("x", 0, 10), program.Region("x", 50, 10))
     assert p.schedule().ops == (program.Kernel(1, duration_s=1e-6, reads=reads, writes=(program.Region("x", 20, 80),)),)
-    assert (x[20:].bytes, x[20:].kind, repr(x[20:])) == (80, "device", "x[20:100] (device)")
 
 
 def rebuilt(schedule: program.Schedule) -> program.Schedule:
@@ -34,7 +33,7 @@ def rebuilt(schedule: program.Schedule) -> program.Schedule:
     declare = {"device": p.device, "pinned": p.pinned, "pageable": p.pageable}
     memory = {buffer.name: declare[buffer.memory](buffer.name, buffer.bytes) for buffer in schedule.buffers}
 
-    def part(region: program.Region) -> program.Memory:
+    def part(region: program.Region) -> program.Region:
         return memory[region.buffer][region.offset : region.offset + region.bytes]
 
     for op in schedule.ops:

@@ -79,13 +79,12 @@ PATTERNS: Refused = [
 ]
 P, OTHER = Program(), Program()
 S, X, H = P.stream(), P.device("x", 64), P.pinned("h", 64)
-OTHER_X, OTHER_EVENT = OTHER.device("x", 64), OTHER.stream().record()
+OTHER_EVENT = OTHER.stream().record()
 BUILDER: Refused = [
-    (lambda: S.wait(OTHER_EVENT), "event = event 0: of another program; make it in this one"),
-    (lambda: S.copy_in(OTHER_X, H), "to = x[0:64] (device): of another program; make it in this one"),
-    (lambda: S.kernel(1e-6, writes=[X, H]), "writes = h[0:64] (pinned): expected device memory"),
-    (lambda: X[60:65], "x[60:65]: expected whole numbers of bytes, the smaller first, from 0 to 64"),
-    (lambda: P.device("x", 8), "name = 'x': another buffer has this name; rename one"),
+    (lambda: S.wait(OTHER_EVENT), "event = event 0: expected an event, as record() gives it in this program"),
+    (lambda: S.copy_in(X, H[:8]), "to, source...: a copy needs one size"),
+    (lambda: X[60:65], "end of x[60:65] = 65: expected a whole number from 61 to 64"),
+    (lambda: X[0:8:2], "x[...: expected a slice of bytes"),
     (lambda: P.schedule(), "ops = []: an empty schedule has nothing to predict"),
 ]
 MODEL = layers_of((4, 5), (6, 3))

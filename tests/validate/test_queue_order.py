@@ -73,7 +73,7 @@ WORKLOAD = sincos(1000, 2)
 
 
 def program(streams: int, launch: str = "live", memory: str = "pinned") -> Schedule:
-    return depth_first(WORKLOAD, 40, streams, memory, launch)  # type: ignore[arg-type]
+    return depth_first(WORKLOAD, 40, streams, memory=memory, launch=launch)
 
 
 def emulated(queues: int) -> tuple[QueueOrder, QueuedCuda, list[int]]:
