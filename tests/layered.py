@@ -7,7 +7,7 @@ from strategies import NS
 
 from streamsim.program import DIRECTIONS, Layer, Layers, PassDirection, WorkloadKernel
 
-directions = st.sampled_from(DIRECTIONS)
+directions = st.sampled_from(list(DIRECTIONS))
 Times = tuple[int, int]  # ticks of a layer's copy, which are its bytes on the ideal device, and of its kernels
 
 

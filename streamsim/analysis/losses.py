@@ -21,7 +21,7 @@ from streamsim.compiled import simulate_one_of_many
 from streamsim.device import MOST_CONNECTIONS, Device, without
 from streamsim.errors import SHORTEST_KERNEL_S
 from streamsim.lowering import ENGINES
-from streamsim.program import Copy, HostWork, Kernel, Op, ResultCache, Schedule, WaitThread
+from streamsim.program import Copy, HostWork, Kernel, Op, Schedule, WaitThread, remembered
 from streamsim.rules import D2H, H2D, KERNEL, S_PER_TICK, TICKS_PER_S, ticks
 from streamsim.timeline import Timeline
 from streamsim.transform import calls_and_memory as calls
@@ -303,7 +303,7 @@ class Removals:
         self._once = [op for i in sorted(self._needs.common) if isinstance(op := schedule.ops[i], Copy)]
         self.is_racy = self._needs.is_racy
         self._known: dict[frozenset[Key], int] = {}
-        self._programs = ResultCache[Schedule]()  # by causes
+        self._without = remembered(self._changed)
         self.loads = loads_of(work)
         self.simulations = 0
         self.timeline = self._simulate(work)
@@ -357,23 +357,23 @@ class Removals:
 
     def scenario(self, removed: frozenset[Key]) -> transform.Work:
         """Return the program without the causes ``removed``."""
-        schedule = self._programs.of(removed & _PROGRAM, lambda: self._changed(removed))
+        schedule = self._without(self.work.schedule, removed & _PROGRAM)
         work = transform.Work(schedule, self.work.device)
         for cause, change in _WITHOUT.items():
             work = change(work) if cause in removed else work
         return work
 
-    def _changed(self, removed: frozenset[Key]) -> tuple[Schedule, int]:
-        """Return the schedule with other calls, order and streams, and its cost in the cache."""
-        made = self._reissued(removed)
+    def _changed(self, schedule: Schedule, removed: frozenset[Key]) -> Schedule:
+        """Return ``schedule`` with other calls, order and streams."""
+        made = self._reissued(schedule, removed)
         made = calls.without_slow_calls(transform.Work(made, self.work.device)) if "slow-calls" in removed else made
         made = without_once(made, self._once) if "copied-once" in removed else made
         if "host-work" in removed:
             made = replace(made, ops=tuple(op for op in made.ops if not isinstance(op, HostWork)))
-        return made, len(made)
+        return made
 
-    def _reissued(self, removed: frozenset[Key]) -> Schedule:
-        schedule, holds = self.work.schedule, "host-waits" not in removed
+    def _reissued(self, schedule: Schedule, removed: frozenset[Key]) -> Schedule:
+        holds = "host-waits" not in removed
         is_ordered = not removed & {"needless-order", "issue-order"}
         if not holds:
             schedule = calls.without_host_waits(schedule) if is_ordered else calls.unblocked(schedule)

@@ -73,7 +73,7 @@ which_layers = all_of(
     option(
         "--direction",
         "With --layers: forward or backward passes, or both, as a training step. Default: what the layers file says.",
-        one_of(program.DIRECTIONS),
+        one_of(tuple(program.DIRECTIONS)),
     ),
     option(
         "--reserve",

@@ -10,7 +10,7 @@ from streamsim.code.plans import FLOAT_BYTES, VERIFIED, Language
 from streamsim.code.steps import PYTORCH
 from streamsim.code.templates import PYTHON_PROGRAM, written
 from streamsim.errors import InputError
-from streamsim.program import Layers, Offload
+from streamsim.program import DIRECTIONS, Layers, Offload
 
 MOST_FEATURES = 4096  # of the stand-in: floats that a layer takes
 LEAST_FLOATS = 4
@@ -152,7 +152,7 @@ def code_of_layers(layers: Layers, config: Offload, language: Language = "pytorc
     sizes = [step.weight_bytes // FLOAT_BYTES for step in steps]
     features = next(n for n in (MOST_FEATURES >> k for k in range(32)) if n * n <= min(sizes))
     is_both, is_backward = layers.direction == "both", layers.is_backward
-    words = f"{len(steps)} layers{f' {layers.direction_words}' * is_backward}, {len(stay)} stay on the card"
+    words = f"{len(steps)} layers{f' {DIRECTIONS[layers.direction]}' * is_backward}, {len(stay)} stay on the card"
     defaults = {"depth": config.depth, "passes": layers.passes, "repeat": 10, "rows": 1024}
     found = ['"card_bytes": torch.cuda.max_memory_allocated(),', '"layer_s": [alone(k) for k in range(len(model))],']
     found += ['"backward_s": [alone(k, "b(f, x, x)") for k in range(len(model))],'] * is_backward

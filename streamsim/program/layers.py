@@ -7,18 +7,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal, NamedTuple, get_args
+from typing import Annotated, Any, Literal, NamedTuple
 
 from streamsim import errors
 from streamsim.files import parse_toml, read_toml
 from streamsim.program.builder import Program, Stream
-from streamsim.program.patterns import HOST_MEMORIES, HostMemory
+from streamsim.program.patterns import HostMemory
 from streamsim.program.schedule import Kernel, MemoryKind, Region, Schedule
 from streamsim.program.workload import OF_KERNELS, WorkloadKernel
 from streamsim.text import format_bytes
 
 PassDirection = Literal["forward", "backward", "both"]
-DIRECTIONS: tuple[PassDirection, ...] = get_args(PassDirection)
+DIRECTIONS: dict[PassDirection, str] = {"forward": "forward", "backward": "backward", "both": "forward and backward"}
 MOST_STEPS = 10_000
 MOST_RUNS = 1_000_000  # of steps, over all passes: a schedule of so many takes gigabytes
 Kernels = tuple[WorkloadKernel, ...]
@@ -129,11 +129,6 @@ class Layers(errors.Checked, frozen=True, omit_defaults=True):
         return self.direction != "forward"
 
     @property
-    def direction_words(self) -> str:
-        """The direction of a pass in words."""
-        return "forward and backward" if self.direction == "both" else self.direction
-
-    @property
     def steps(self) -> tuple[LayerStep, ...]:
         """The layers of the model, each by itself, in forward order."""
         found: list[LayerStep] = []
@@ -171,7 +166,7 @@ class Layers(errors.Checked, frozen=True, omit_defaults=True):
         steps = sum(layer.repeats for layer in self.layers)
         found = [f"{errors.counted(steps, 'layer')} of {format_bytes(self.weight_bytes)}"]
         if self.is_backward:
-            found.append(self.direction_words)
+            found.append(DIRECTIONS[self.direction])
         if self.passes > 1:
             found.append(f"{self.passes} passes")
         return ", ".join(found)
@@ -267,7 +262,7 @@ class Offload(errors.Checked, frozen=True):
         homes = {n: _weights(program, steps[n], "device") for n in sorted(stay)}
         largest, slots = max((step.weight_bytes for step in streamed.values()), default=0), self.slots(layers)
         buffers = [program.device(f"buffer {slot}", largest) for slot in range(slots)]
-        reserved = activations(program, self.reserve_bytes)
+        reserved = [program.device("activations", self.reserve_bytes)] if self.reserve_bytes else []
         loaded, ran = ([program.event() for _ in range(slots)] for _ in range(2))
         plan, used = _plan(layers, stay, slots), set[int]()
         coming = iter([turn for turn in plan if turn.slot is not None])
@@ -295,9 +290,9 @@ class Offload(errors.Checked, frozen=True):
             compute.record(ran[slot])
             fetch()
         program.synchronize()
-        how = f", {layers.direction_words}" * layers.is_backward
+        how = f", {DIRECTIONS[layers.direction]}" * layers.is_backward
         words = f"offload K={self.depth}, {len(stay)} of {len(steps)} layers stay{how}"
-        return program.schedule(words, unchunked=one_by_one(layers, self.memory, self.reserve_bytes))
+        return program.schedule(words, unchunked=one_by_one(layers, self.memory))
 
 
 class _Planned(NamedTuple):
@@ -344,27 +339,19 @@ def _weights(program: Program, step: LayerStep, kind: MemoryKind) -> Region:
     return program.buffer(f"{'d' if kind == 'device' else 'h'}_{step.name}", step.weight_bytes, kind)
 
 
-def activations(program: Program, n_bytes: int) -> tuple[Region, ...]:
-    """Return the memory on the card that is reserved for activations; empty if there is none."""
-    return (program.device("activations", n_bytes),) if n_bytes else ()
-
-
-def one_by_one(layers: Layers, memory: HostMemory = "pageable", reserve_bytes: int = 0) -> Schedule:
+def one_by_one(layers: Layers, memory: HostMemory) -> Schedule:
     """Return the program without overlap: each layer is copied in its turn, and no layer stays on the card.
 
-    It has one stream and one buffer, and blocking copies from ``memory``. Raises InputError for unknown memory.
+    It has one stream and one buffer, and blocking copies from ``memory``.
     """
-    errors.check_is("layers", layers, Layers)
-    errors.check_choice("memory", memory, HOST_MEMORIES)
-    program = Program()
-    stream, steps = program.stream(), layers.steps
+    program, steps = Program(), layers.steps
+    stream = program.stream()
     hosts = [_weights(program, step, memory) for step in steps]
     buffer = program.device("buffer 0", max(step.weight_bytes for step in steps))
-    reserved = activations(program, reserve_bytes)
     for number, is_backward in layers.turns * layers.passes:
         step = steps[number]
         stream.copy_in(buffer[: step.weight_bytes], hosts[number], blocking=True)
-        launch(stream, step, is_backward, buffer, reserved)
+        launch(stream, step, is_backward, buffer, ())
     program.synchronize()
     return program.schedule(f"one by one, {memory}")
 
@@ -381,17 +368,3 @@ def loading(layers: Layers, config: Offload) -> Schedule | None:
         return None
     program.synchronize()
     return program.schedule("load what stays")
-
-
-def offload(
-    layers: Layers,
-    depth: int = 2,
-    resident: Sequence[str] = (),
-    memory: HostMemory = "pinned",
-    reserve_bytes: int = 0,
-) -> Schedule:
-    """Return the program of layers that are streamed over ``depth`` buffers, except those that are ``resident``.
-
-    The arguments are the fields of :class:`Offload`. Raises InputError naming the wrong argument.
-    """
-    return Offload(depth, tuple(resident), memory, reserve_bytes).schedule(layers)

@@ -521,8 +521,8 @@ def _whole(prefix: str, sizes: Sequence[int]) -> list[Piece]:
     return [(Region(f"d_{prefix}{k}", 0, n), Region(f"h_{prefix}{k}", 0, n)) for k, n in enumerate(sizes)]
 
 
-# Patterns: the usual ways to cut a workload into chunks and to issue them. Chunk i of N runs in stream i mod S. ``more``
-# holds the fields ``memory`` and ``launch`` of a Config.
+# The usual ways to cut and issue a workload. Chunk i of N runs in stream i mod S. ``more`` holds the fields ``memory``
+# and ``launch`` of a Config.
 
 
 def build(

@@ -15,7 +15,7 @@ from functools import wraps
 from itertools import chain, pairwise
 from operator import attrgetter
 from threading import Lock
-from typing import Annotated, ClassVar, Concatenate, Generic, Literal, ParamSpec, TypeVar, get_args
+from typing import Annotated, ClassVar, Concatenate, Literal, ParamSpec, TypeVar, get_args
 
 import msgspec
 
@@ -334,14 +334,7 @@ def _check_ops(schedule: Schedule) -> None:
             names = ", ".join(kind.__name__ for kind in get_args(Op)[:-1])
             raise errors.InputError(f"ops[{i}] = {op!r}: expected a {names} or {get_args(Op)[-1].__name__}")
         if isinstance(op, Copy | Kernel):
-            for field, region in _regions(op):
-                buffer, is_host = buffers.get(region.buffer), field == "host"
-                if (
-                    buffer is None
-                    or (buffer.memory == "device") is is_host
-                    or region.offset + region.bytes > buffer.bytes
-                ):
-                    raise _misplaced(f"ops[{i}].{field}", region, buffer, is_host)
+            _check_regions(i, op, buffers)
         elif op.event is not None and op.event >= schedule.events:
             raise errors.InputError(
                 f"ops[{i}].event = {op.event}: unknown event; events = {schedule.events} are declared"
@@ -353,23 +346,20 @@ def _check_ops(schedule: Schedule) -> None:
             )
 
 
-def _regions(op: Copy | Kernel) -> list[tuple[str, Region]]:
-    """Return the field of each range of bytes that an op names, and the range."""
+def _check_regions(i: int, op: Copy | Kernel, buffers: dict[str, Buffer]) -> None:
+    """Raise InputError unless the regions of op ``i`` lie inside their buffers, and these on the right sides."""
     if isinstance(op, Copy):
-        return [(field, side) for field, side in (("host", op.host), ("device", op.device)) if side is not None]
-    return [("reads", region) for region in op.reads] + [("writes", region) for region in op.writes]
-
-
-def _misplaced(where: str, region: Region, buffer: Buffer | None, is_host: bool) -> errors.InputError:
-    """Return the error for a region that does not lie inside a buffer on its side."""
-    name = region.buffer
-    if buffer is None:
-        return errors.InputError(f"{where}.buffer = {name!r}: unknown buffer; declare it in buffers")
-    if (buffer.memory == "device") is is_host:
-        side = "host (pinned or pageable)" if is_host else "device"
-        return errors.InputError(f"{where}.buffer = {name!r}: expected a buffer in {side} memory")
-    reach = f"bytes {region.offset}..{region.offset + region.bytes}"
-    return errors.InputError(f"{where}: {reach} reach outside buffer {name!r} of {buffer.bytes} bytes")
+        used = [(field, side) for field, side in (("host", op.host), ("device", op.device)) if side is not None]
+    else:
+        used = [("reads", region) for region in op.reads] + [("writes", region) for region in op.writes]
+    for field, region in used:
+        buffer = buffers.get(region.buffer)
+        is_misplaced = buffer is not None and (buffer.memory == "device") is (field == "host")
+        if buffer is None or is_misplaced or region.offset + region.bytes > buffer.bytes:
+            why = f"bytes to {buffer.bytes}" if buffer else "a buffer that is declared in buffers"
+            why = f"{'pinned or pageable' if field == 'host' else 'device'} memory" if is_misplaced else why
+            reach = f"{region.buffer!r}, bytes {region.offset}..{region.offset + region.bytes}"
+            raise errors.InputError(f"ops[{i}].{field}.buffer = {reach}: expected {why}")
 
 
 def _check_capturable(schedule: Schedule) -> None:
@@ -490,18 +480,12 @@ def read_program(path: str | os.PathLike[str]) -> tuple[Schedule, ScheduleFile]:
     return _parse_schedule(read_bytes(path, LARGEST_JSON_BYTES), errors.one_line(str(path)))
 
 
-def write_schedule(
-    schedule: Schedule,
-    path: str | os.PathLike[str],
-    recorded: RecordedTimes | None = None,
-    profile: str = "",
-    notes: tuple[str, ...] = (),
-) -> None:
-    """Save ``schedule`` as JSON, one op a line, with the ``recorded`` times of its ops if they are given.
+def write_schedule(schedule: Schedule, path: str | os.PathLike[str], profile: str = "") -> None:
+    """Save ``schedule`` as JSON, one op a line, with its card's ``profile`` if it is given.
 
-    ``profile``, ``notes``: see :class:`ScheduleFile`. Raises InputError if the file cannot be written.
+    Raises InputError if the file cannot be written.
     """
-    write_bytes(dump_schedule(schedule, recorded, profile, notes), path)
+    write_bytes(dump_schedule(schedule, profile=profile), path)
 
 
 def dump_schedule(
@@ -626,37 +610,26 @@ Made = TypeVar("Made")
 Values = ParamSpec("Values")
 
 
-class ResultCache(Generic[Made]):
-    """The latest results made of schedules, by key: of at most ``MOST`` schedules and ``MOST_OPS`` ops in all.
-
-    Results of a larger schedule are not kept. Kept results must not be changed.
-    """
-
-    def __init__(self) -> None:
-        self._kept: dict[Hashable, tuple[Made, int]] = {}  # results and their ops, the least recently used first
-        self._lock = Lock()
-
-    def of(self, key: Hashable, make: Callable[[], tuple[Made, int]]) -> Made:
-        """Return the result kept under ``key``, else the one that ``make`` returns together with its number of ops."""
-        with self._lock:
-            found = self._kept.pop(key, None)
-        found = found or make()
-        with self._lock:
-            if found[1] <= MOST_OPS:
-                self._kept[key] = found
-            while sum(max(ops, MOST_OPS // MOST) for _, ops in self._kept.values()) > MOST_OPS:
-                self._kept.pop(next(iter(self._kept)))
-        return found[0]
-
-
 def remembered(make: Callable[Concatenate[Schedule, Values], Made]) -> Callable[Concatenate[Schedule, Values], Made]:
-    """Return ``make``, a function of a schedule and of hashable values, with a :class:`ResultCache` of its own."""
-    memory = ResultCache[tuple[Made, Schedule]]()
+    """Return ``make``, a function of a schedule and of hashable values, that keeps its latest results.
+
+    Results are kept for at most ``MOST`` schedules and ``MOST_OPS`` ops in all. They must not be changed.
+    """
+    kept: dict[Hashable, tuple[Schedule, Made]] = {}  # the least recently used first
+    lock = Lock()
 
     @wraps(make)
     def remembering(schedule: Schedule, /, *values: Values.args, **named: Values.kwargs) -> Made:
         # By identity: hashing ops takes as long as the result. A kept schedule keeps its id.
         key = id(schedule), values, *named.items()
-        return memory.of(key, lambda: ((make(schedule, *values, **named), schedule), len(schedule.ops)))[0]
+        with lock:
+            found = kept.pop(key, None)
+        found = found or (schedule, make(schedule, *values, **named))
+        with lock:
+            if len(schedule.ops) <= MOST_OPS:
+                kept[key] = found
+            while sum(max(len(one.ops), MOST_OPS // MOST) for one, _ in kept.values()) > MOST_OPS:
+                kept.pop(next(iter(kept)))
+        return found[1]
 
     return remembering

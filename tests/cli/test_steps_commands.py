@@ -9,7 +9,16 @@ from strategies import NS, d2h, h2d, kernel, program
 
 from streamsim.cli import main
 from streamsim.code import code_of, code_of_schedule, code_of_steps
-from streamsim.program import Config, HostWork, RecordedTimes, Schedule, Synchronize, read_schedule, write_schedule
+from streamsim.program import (
+    Config,
+    HostWork,
+    RecordedTimes,
+    Schedule,
+    Synchronize,
+    dump_schedule,
+    read_schedule,
+    write_schedule,
+)
 from streamsim.transform import repeated_step
 
 MIB = 1 << 20
@@ -38,9 +47,8 @@ def test_a_what_ifs_trace_has_what_was_recorded_beside_it() -> None:
     """Two processes with the same tracks; in the first every op when the file says that it was recorded."""
     ops = recorded().ops
     times = tuple(range(0, 10 * len(ops), 10))
-    write_schedule(
-        recorded(), "t.json", RecordedTimes(times, tuple(t + 4 for t in times), times, tuple(t + 9 for t in times))
-    )
+    taken = RecordedTimes(times, tuple(t + 4 for t in times), times, tuple(t + 9 for t in times))
+    Path("t.json").write_bytes(dump_schedule(recorded(), taken))
     assert main(["whatif", "t.json", "--front-end-cost", "0.5x", "--trace", "both.json", "--plot", "both.svg"]) == 0
     found = events("both.json")
     names = {e["pid"]: e["args"]["name"] for e in found if e["name"] == "process_name"}

@@ -47,7 +47,7 @@ def programs(draw: st.DrawFn) -> tuple[Layers, Offload]:
     floats = draw(st.lists(st.integers(4, 60), min_size=1, max_size=5))
     launches = draw(st.lists(st.integers(1, 3), min_size=len(floats), max_size=len(floats)))
     stay = draw(st.sets(st.sampled_from(range(len(floats)))))
-    passes, direction = draw(st.integers(1, 3)), draw(st.sampled_from(DIRECTIONS))
+    passes, direction = draw(st.integers(1, 3)), draw(st.sampled_from(list(DIRECTIONS)))
     layers = layers_of_floats(*floats, launches=tuple(launches), passes=passes, direction=direction)
     memory: Any = draw(st.sampled_from(("pinned", "pinned", "pageable")))
     names = tuple(f"layer{n}" for n in sorted(stay))

@@ -265,7 +265,7 @@ def test_a_schedule_too_large_for_the_card_is_skipped_before_allocation(gpu: Gpu
 @pytest.mark.skipif(not profiler.is_available(), reason=profiler.INSTALL)
 @pytest.mark.parametrize("launch", ["live", "graph"])
 def test_the_measured_time_line_has_every_op_in_order(gpu: Gpu, launch: str) -> None:
-    schedule = depth_first(sincos(4 * MI, 32), 8, 4, launch=launch)  # type: ignore[arg-type]
+    schedule = depth_first(sincos(4 * MI, 32), 8, 4, launch=launch)
     bench = Bench(gpu)
     prepare(bench, [schedule])
     replayer = Replayer(schedule, bench)

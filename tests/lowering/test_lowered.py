@@ -54,5 +54,5 @@ def test_the_work_is_in_proportion_to_the_ops(make: Callable[[int], program.Sche
 @pytest.mark.parametrize("memory", ["pinned", "pageable"])
 def test_equal_ops_share_a_cost(memory: str) -> None:
     """Copies there and back, kernels, and a synchronisation: four, wherever in their buffers the copies are."""
-    schedule = program.depth_first(LARGE, 256, 4, memory=memory)  # type: ignore[arg-type]
+    schedule = program.depth_first(LARGE, 256, 4, memory=memory)
     assert len(lower(schedule, load_device("h200")).costs) == 4

@@ -39,11 +39,11 @@ def test_two_layers_by_hand() -> None:
     # second copy waits for the first kernel, 9 + 6, and its kernel ends at 18. With the first on the card: 6 + 3 or
     # 5 + 3, whichever is later. With the second: 4 + 5 + 3.
     layers = layers_of((4, 5), (6, 3))
-    assert ticks(program.offload(layers, 2)) == 13
-    assert ticks(program.offload(layers, 1)) == 18
-    assert ticks(program.offload(layers, 1, ["layer0"])) == 9
-    assert ticks(program.offload(layers, 1, ["layer1"])) == 12
-    assert ticks(program.offload(layers, 1, ["layer0", "layer1"])) == 8
+    assert ticks(program.Offload(2).schedule(layers)) == 13
+    assert ticks(program.Offload(1).schedule(layers)) == 18
+    assert ticks(program.Offload(1, ("layer0",)).schedule(layers)) == 9
+    assert ticks(program.Offload(1, ("layer1",)).schedule(layers)) == 12
+    assert ticks(program.Offload(1, ("layer0", "layer1")).schedule(layers)) == 8
     assert ticks(program.one_by_one(layers, "pinned")) == 18
 
 
@@ -53,14 +53,16 @@ def test_a_pass_forward_and_backward_by_hand() -> None:
     # copied from 27 to 31, and ends at 43. In one buffer only the last one is there: 27 + 27 + 8 + 12 + 12. Backward
     # alone, copies from the last layer on: 4 + 3 x 8; of uneven ones, the copy that nothing hides is another one.
     layers = layers_of(*[(4, 5)] * 3, direction="both")
-    assert [ticks(program.offload(layers, depth)) for depth in (1, 2, 3, 9)] == [27 + 8 + 2 * 12, 43, 43, 43]
-    assert ticks(program.offload(replace(layers, passes=2), 3)) == 43 + 39  # all are still there
-    assert ticks(program.offload(replace(layers, direction="backward"), 2)) == 28
+    assert [ticks(program.Offload(depth).schedule(layers)) for depth in (1, 2, 3, 9)] == [27 + 8 + 2 * 12, 43, 43, 43]
+    assert ticks(program.Offload(3).schedule(replace(layers, passes=2))) == 43 + 39  # all are still there
+    assert ticks(program.Offload(2).schedule(replace(layers, direction="backward"))) == 28
     uneven = layers_of((4, 5), (6, 3))
     assert (
-        ticks(program.offload(replace(uneven, direction="backward"), 2)) == 6 + 6 + 8
+        ticks(program.Offload(2).schedule(replace(uneven, direction="backward"))) == 6 + 6 + 8
     )  # 13 forward, with the short copy first
-    assert program.offload(layers, 1, ["layer0"]).name == "offload K=1, 1 of 3 layers stay, forward and backward"
+    assert (
+        program.Offload(1, ("layer0",)).schedule(layers).name == "offload K=1, 1 of 3 layers stay, forward and backward"
+    )
 
 
 @examples(50)
@@ -91,13 +93,13 @@ def test_no_two_conflicting_accesses_are_unordered(
     model: Model, direction: program.PassDirection, memory: str, reserve: int
 ) -> None:
     layers, config = made(model, direction, memory=memory, reserve_bytes=reserve)
-    for schedule in (config.schedule(layers), program.one_by_one(layers, config.memory, reserve)):
+    for schedule in (config.schedule(layers), program.one_by_one(layers, config.memory)):
         assert check(schedule) == ()
         assert race_oracle.races(schedule) == {}
 
 
 def test_without_the_wait_for_its_buffer_a_copy_would_race() -> None:
-    schedule = program.offload(layers_of((4, 5), (6, 3), (2, 2)), 2)
+    schedule = program.Offload(2).schedule(layers_of((4, 5), (6, 3), (2, 2)))
     waits = [i for i, op in enumerate(schedule.ops) if isinstance(op, program.WaitEvent)]
     assert len(waits) == 4  # each of three layers for its copy, the third copy for its buffer
     for i in waits:
