@@ -1,6 +1,5 @@
 """Runs: a plan measured on an emulated card, interrupted, resumed, finished; and the process that does it."""
 
-import random
 import subprocess
 import sys
 from itertools import count
@@ -9,26 +8,19 @@ from pathlib import Path
 import msgspec
 import pytest
 from fake_cuda import fake_gpu
-from hypothesis import given
-from hypothesis import strategies as st
 from stand_in import environment
 
 from streamsim.errors import InputError
 from streamsim.program import (
-    Copy,
-    Kernel,
     Schedule,
     WaitEvent,
-    breadth_first,
     depth_first,
     ring,
     write_schedule,
 )
-from streamsim.timeline import Timeline
 from streamsim_validate import records, suites
 from streamsim_validate.calibrate import Samples, fits, read_samples
-from streamsim_validate.gpu import Gpu, NoGpuError, Replayer, profiler
-from streamsim_validate.gpu.profiler import Activity, match
+from streamsim_validate.gpu import Gpu, NoGpuError
 from streamsim_validate.run import Plan, campaign, run
 from streamsim_validate.run.campaign import measure_plan, planned, raise_for, with_profiles
 from streamsim_validate.suites import sincos
@@ -204,104 +196,3 @@ def test_the_whole_way_from_the_command_to_the_record(tmp_path: Path) -> None:
         (1, SCHEDULES[0]),
     ]
     assert not records.journal_path(tmp_path / "r.json.gz").exists()
-
-
-# Measured time lines in records: traced after everything is measured, journalled, resumed
-
-
-SHORT = (depth_first(sincos(500, 2), 4, 2), depth_first(sincos(700, 1), 1, 1))
-
-
-def a_traced_plan(tmp_path: Path) -> Plan:
-    return Plan(str(tmp_path / "r.json.gz"), schedules=SHORT, repeats=2, timelines=True)
-
-
-class Profiler:
-    """Stands for the profiler: a time line in which the n-th op on an engine runs from n to n + 1 us."""
-
-    def __init__(self, refuses: int = -1) -> None:
-        self.seen: list[str] = []
-        self._refuses = refuses
-
-    def __call__(self, replayer: Replayer, _gpu: Gpu) -> Timeline:
-        self.seen.append(replayer.schedule.name)
-        if len(self.seen) - 1 == self._refuses:
-            raise InputError("the profiler has not seen every op")
-        n = sum(type(op).__name__ in ("Copy", "Kernel") for op in replayer.schedule.ops)
-        return records.timeline_of(
-            replayer.schedule, records.Spans(tuple(range(0, 1000 * n, 1000)), tuple(range(1000, 1000 * n + 1, 1000)))
-        )
-
-
-def test_one_that_cannot_be_traced_stops_nothing_and_is_tried_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    plan, first, second = a_traced_plan(tmp_path), Profiler(refuses=0), Profiler()
-    monkeypatch.setattr(profiler, "profile", first)
-    measure_plan(plan, 8, fake_gpu()[0], None)
-    assert "has not seen every op" in capsys.readouterr().out
-    assert len(first.seen) == 2
-    monkeypatch.setattr(profiler, "profile", second)
-    measure_plan(plan, 8, fake_gpu()[0], None)
-    assert second.seen == first.seen[:1]
-    kinds = [type(line) for line in records.read_journal(records.journal_path(plan.output))]
-    assert kinds.index(records.Traced) > max(i for i, kind in enumerate(kinds) if kind is records.Entry)
-    record = records.finish(records.journal_path(plan.output), plan.output)
-    assert records.read_record(plan.output) == record
-    lengths = [len(entry.timeline.start_ns) for _, entry in record.measured() if entry.timeline is not None]
-    assert sorted(lengths) == [3, 12]  # a copy each way and a kernel, for one chunk and for four
-    assert [len(entry.wall_s) for _, entry in record.measured()] == [2, 2]
-
-
-# What a profiler saw, matched to the ops of a schedule
-
-
-SCHEDULE = Schedule(
-    (Copy("h2d", 8, 1), Kernel(1, duration_s=1e-6), Copy("d2h", 4, 2), Copy("h2d", 8, 2)), ("blocking",) * 2
-)
-IDS = [7, 70, 71]  # of the legacy stream, and of streams 1 and 2
-SEEN = [
-    Activity(records.H2D, 1000, 1010, 8, 70),
-    Activity(records.COMPUTE, 1012, 1030, 0, 70),
-    Activity(records.D2H, 1001, 1005, 4, 71),
-    Activity(records.H2D, 1010, 1018, 8, 71),
-]
-
-
-def _run_one_by_one(schedule: Schedule, streams: bool = True) -> list[Activity]:
-    activities = []
-    for at, op in enumerate(schedule.ops):
-        stream = op.stream or 0 if streams else at
-        if isinstance(op, Copy):
-            activities.append(
-                Activity(records.H2D if op.direction == "h2d" else records.D2H, 10 * at, 10 * at + 5, op.bytes, stream)
-            )
-        elif isinstance(op, Kernel):
-            activities.append(Activity(records.COMPUTE, 10 * at, 10 * at + 5, 0, stream))
-    return activities
-
-
-@given(st.integers(1, 9), st.integers(1, 5), st.booleans())
-def test_a_run_in_issue_order_is_matched_op_by_op(chunks: int, streams: int, deep: bool) -> None:
-    """In a graph too, whose streams are the driver's: alike ops that run in issue order keep their places."""
-    schedule = (depth_first if deep else breadth_first)(sincos(100, 1), chunks, streams)
-    for activities, ids in (
-        (_run_one_by_one(schedule), list(range(streams + 1))),
-        (_run_one_by_one(schedule, streams=False), None),
-    ):
-        timeline = match(schedule, random.Random(chunks).sample(activities, len(activities)), ids)
-        starts = [start for start, engine in zip(timeline.start, timeline.engine, strict=True) if engine >= 0]
-        assert starts == [10 * i for i in range(len(schedule.ops) - 1)]
-
-
-@pytest.mark.parametrize(
-    ("activities", "message"),
-    [
-        (SEEN[:-1], r"has not seen ops\[3\]"),
-        ([*SEEN, Activity(records.H2D, 2000, 2010, 8, 70)], "has seen 1 copies or kernels that are not the schedule's"),
-        ([*SEEN[:3], Activity(records.H2D, 1010, 1018, 16, 71)], r"has not seen ops\[3\]"),
-    ],
-)
-def test_another_programs_records_are_refused(activities: list[Activity], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        match(SCHEDULE, activities, IDS)

@@ -72,7 +72,7 @@ def logged(schedule: Schedule) -> list[tuple[str, ...]]:
         address = bench.arena.address(key)
         names |= {address: key.name, address + 16: f"{key.name}+16"}
     cuda.log.clear()
-    replayer.replay()
+    replayer.issue()
     calls = list(cuda.log)
     cuda.log.clear()
     replayer.run()
@@ -138,7 +138,7 @@ def test_a_kernel_has_the_threads_it_needs(kernel: Kernel, threads: list[tuple[s
     bench._launch_s = dict.fromkeys(product((1, 8, 32), (1, 2, 4, 8, 16, 32, 64)), 0.0)
     schedule = Schedule((kernel,), ("non-blocking",), BUFFERS)
     prepare(bench, [schedule])
-    Replayer(schedule, bench).replay()
+    Replayer(schedule, bench).issue()
     assert cuda.threads_launched == threads
 
 

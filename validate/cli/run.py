@@ -50,7 +50,6 @@ LARGEST_SEED = (1 << 63) - 1  # what a record holds
 )
 @option("--kernels", "A .cu or .py file with your own kernels. Repeatable.", FILE, multiple=True)
 @option("--no-calibrate", "Do not calibrate before and after.", is_flag=True)
-@option("--timelines", "Also record each schedule's measured time line (needs cupti-python).", is_flag=True)
 def run_command(
     schedules: tuple[Path, ...],
     suite: str | None,

@@ -1,4 +1,4 @@
-"""The card: its memory, streams, events and kernels, the replay of a schedule on it, and its profiler.
+"""The card: its memory, streams, events and kernels, and the replay of a schedule on it.
 
 Only functions import CuPy. So code that needs no card, such as ``fit`` on kept samples and the tests, runs without it.
 """

@@ -113,7 +113,6 @@ class CupyCuda:
         self._cupy = cupy
         self._runtime = cupy.cuda.runtime
         self.launchKernel = cupy.cuda.driver.launchKernel  # under 2 us; RawKernel.__call__ takes about 5
-        self.current_context = cupy.cuda.driver.ctxGetCurrent
         self.occupancyMaxActiveBlocksPerMultiprocessor = cupy.cuda.driver.occupancyMaxActiveBlocksPerMultiprocessor
         self._modules: list[object] = []  # a function dies with its module
 

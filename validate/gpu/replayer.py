@@ -466,12 +466,6 @@ class Replayer:
         except InputError as error:
             raise type(error)(f"{self._name}: {error}") from error
 
-    def replay(self) -> None:
-        """Run the program once without timing events, untimed, and nothing else: for a profiler."""
-        with self._named_errors():
-            _replay(self._plain)
-            self._bench.queue_order.lose()
-
     def run(self) -> Sample:
         """Replay the program twice, without and with timing events."""
         with self._named_errors():

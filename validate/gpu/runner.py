@@ -101,10 +101,9 @@ _DRIVER: Any = None
 class Recorder:
     """CUPTI's records, copied as they come: ``rows`` by kind. ``cupti``: the module in the package of that name."""
 
-    def __init__(self, cupti: Any, kinds: Sequence[str] = ()) -> None:
-        """``kinds``: of :data:`RECORDS`, () for all."""
+    def __init__(self, cupti: Any) -> None:
         self._cupti = cupti
-        self.rows: dict[str, list[Row]] = {kind: [] for kind in kinds or RECORDS}
+        self.rows: dict[str, list[Row]] = {kind: [] for kind in RECORDS}
         self._take: dict[int, tuple[Callable[[Any], Row], list[Row]]] = {}
         for name, rows in self.rows.items():
             kind = int(getattr(cupti.ActivityKind, name))

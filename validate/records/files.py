@@ -22,7 +22,7 @@ import msgspec
 from streamsim.errors import InputError
 from streamsim.files import check_writable, read_bytes, write_bytes
 from streamsim.text import GZIP_MAGIC, LARGEST_TOML_BYTES, WORDS, kind_of, mistaken_for
-from streamsim_validate.records.record import SCHEMA_VERSION, Card, Entry, Machine, Record, Run, Spans, this_machine
+from streamsim_validate.records.record import SCHEMA_VERSION, Card, Entry, Machine, Record, Run, this_machine
 
 LARGEST_BYTES = 1 << 27  # packed, and unpacked: forty times the record of the suite standard
 MOST_VALUES = 6_000_000  # twenty times those of that record; in memory they take less than a gigabyte
@@ -107,14 +107,6 @@ class RunBegins(msgspec.Struct, frozen=True, tag_field="line", tag="begin"):
     count: int = 0
 
 
-class Traced(msgspec.Struct, frozen=True, tag_field="line", tag="timeline"):
-    """The time line of the entry ``key``, traced in a process with this number of ``connections``."""
-
-    key: str
-    timeline: Spans
-    connections: int
-
-
 class RunEnds(msgspec.Struct, frozen=True, tag_field="line", tag="end"):
     """The line of a process that has measured everything. ``samples``: its last calibration."""
 
@@ -122,7 +114,7 @@ class RunEnds(msgspec.Struct, frozen=True, tag_field="line", tag="end"):
     samples: dict[str, Any] | None = None
 
 
-Line = Header | RunBegins | Entry | Traced | RunEnds
+Line = Header | RunBegins | Entry | RunEnds
 
 
 def header(card: Card, suite: str, kernels: str = "", task: str = "") -> Header:
@@ -220,10 +212,6 @@ class Journal(contextlib.AbstractContextManager["Journal"]):
             if (len(entry.wall_s) >= repeats if entry.status == "ok" else entry.status.startswith(("skipped", "lost")))
         }
 
-    def traced(self, connections: int) -> set[str]:
-        """Return the keys of the entries that have a time line."""
-        return {key for number, key in _timelines(self.lines) if number == connections}
-
     @property
     def unended(self) -> int | None:
         """The number of connections of the run that began last, unless it has ended."""
@@ -274,22 +262,15 @@ def fold(lines: list[Line]) -> Record:
     first = lines[0]
     assert isinstance(first, Header), "read_journal checks"
     runs: list[Run] = []
-    timelines = _timelines(lines)
     for line in lines[1:]:
         if isinstance(line, RunBegins):
             begun = Run(line.connections, line.started, line.seed, line.repeats, samples=line.samples, count=line.count)
             runs.append(begun)
         elif isinstance(line, Entry) and runs:
-            entry = msgspec.structs.replace(line, timeline=timelines.get((runs[-1].connections, line.key)))
-            runs[-1] = msgspec.structs.replace(runs[-1], entries=(*runs[-1].entries, entry))
+            runs[-1] = msgspec.structs.replace(runs[-1], entries=(*runs[-1].entries, line))
         elif isinstance(line, RunEnds) and runs:
             runs[-1] = msgspec.structs.replace(runs[-1], finished=line.finished, samples_after=line.samples)
     return Record(first.card, first.machine, first.suite, tuple(_without_superseded(runs)), first.streamsim)
-
-
-def _timelines(lines: list[Line]) -> dict[tuple[int, str], Spans]:
-    """Return the time lines by number of connections and key of the entry."""
-    return {(line.connections, line.key): line.timeline for line in lines if isinstance(line, Traced)}
 
 
 def _without_superseded(runs: list[Run]) -> Iterator[Run]:

@@ -414,7 +414,6 @@ def check_same_card(card: Card, device: Device) -> None:
 
 
 ENGINES = ("h2d", "d2h", "compute")
-H2D, D2H, COMPUTE = range(3)
 NOTHING = -1  # the engine of ops that occupy none
 LONGEST_NS = round(LONGEST_S * 1e9)
 
@@ -437,32 +436,25 @@ class Spans(msgspec.Struct, frozen=True):
             raise InputError(f"timeline: expected times from 0 to {LONGEST_NS} ns")
 
 
-def spans_of(timeline: Timeline) -> Spans:
-    """Return a measured time line as a record keeps it."""
-    ran = [op for op, engine in enumerate(timeline.engine) if engine != NOTHING]
-    return Spans(tuple(timeline.start[op] for op in ran), tuple(timeline.end[op] for op in ran))
-
-
 def timeline_of(schedule: Schedule, spans: Spans) -> Timeline:
     """Return the measured time line of ``schedule``: an op that is no copy or kernel ran on no engine.
 
     Raises InputError if the spans are another schedule's.
     """
-    engines = array("q", (engine_of(op)[0] for op in schedule.ops))
+    engines = array("q", (_engine_of(op) for op in schedule.ops))
     ran = [op for op, engine in enumerate(engines) if engine != NOTHING]
     if len(ran) != len(spans.start_ns):
-        raise InputError(f"timeline: has {len(spans.start_ns)} ops where the schedule has {len(ran)}; trace it again")
+        raise InputError(f"timeline: has {len(spans.start_ns)} ops where the schedule has {len(ran)}")
     unknown, start, end = (array("q", [NOTHING]) * len(engines) for _ in range(3))
     for op, start_ns, end_ns in zip(ran, spans.start_ns, spans.end_ns, strict=True):
         start[op], end[op] = start_ns, end_ns
     return Timeline(schedule, ENGINES, engines, unknown, unknown, unknown, start, end)
 
 
-def engine_of(op: Op) -> tuple[int, int]:
-    """Return (engine, bytes) that an op occupies."""
+def _engine_of(op: Op) -> int:
     if isinstance(op, Copy):
-        return (H2D if op.direction == "h2d" else D2H), op.bytes
-    return (COMPUTE, 0) if isinstance(op, Kernel) else (NOTHING, 0)
+        return ENGINES.index(op.direction)
+    return ENGINES.index("compute") if isinstance(op, Kernel) else NOTHING
 
 
 SCHEMA_VERSION = 3

@@ -40,7 +40,6 @@ from streamsim_validate.calibrate import (
 )
 from streamsim_validate.gpu import (
     CONNECTIONS_VARIABLE,
-    Bench,
     Compiled,
     Gpu,
     NoGpuError,
@@ -49,7 +48,6 @@ from streamsim_validate.gpu import (
     installed_libraries,
     load_kernels,
     open_gpu,
-    profiler,
     read_source,
     refuse_races,
 )
@@ -87,7 +85,6 @@ class Plan(msgspec.Struct, frozen=True):
     - ``front_ends``: the languages of the programs, () for all.
     - ``kernels``: the user's files of kernels (:func:`streamsim_validate.gpu.kernels.load_kernels`), which every
       measuring process loads.
-    - ``timelines``: also trace each schedule, once all are measured.
     """
 
     output: str
@@ -99,7 +96,6 @@ class Plan(msgspec.Struct, frozen=True):
     seed: int = 0
     device: int = 0
     calibrate: bool = True
-    timelines: bool = False
     count: int = 0
     front_ends: tuple[Language, ...] = ()
 
@@ -112,11 +108,8 @@ class Plan(msgspec.Struct, frozen=True):
             )
         if self.front_ends and not self.is_of_programs:
             raise InputError(f"--front-end: only the suite {records.PROGRAMS} has programs, and this run is of {what}")
-        if self.is_of_programs and (self.kernels or self.timelines):
-            option = "--kernels" if self.kernels else "--timelines"
-            raise InputError(
-                f"{option}: the programs of the suite {records.PROGRAMS} have their own kernels and no time lines"
-            )
+        if self.is_of_programs and self.kernels:
+            raise InputError(f"--kernels: the programs of the suite {records.PROGRAMS} have their own kernels")
 
     @property
     def is_of_programs(self) -> bool:
@@ -167,8 +160,6 @@ def run(plan: Plan) -> records.Record:
     """
     check_writable(Path(plan.output))
     records.check_unused(plan.output)
-    if plan.timelines and not profiler.is_available():
-        raise InputError(f"--timelines: {profiler.INSTALL}")
     for i, schedule in enumerate(plan.schedules, 1):  # those of the suites have none
         refuse_races(schedule, schedule.name or f"schedule {i}")
     for path in plan.kernels:
@@ -278,7 +269,7 @@ def measure_plan(
         digests = {item.key: records.digest(item.schedule) for item in items}
         for entry in journal.entries(connections):
             journal.check_same(entry, digests.get(entry.key))
-        done, traced = journal.complete(connections, plan.repeats), journal.traced(connections)
+        done = journal.complete(connections, plan.repeats)
         if left := [item for item in items if item.key not in done]:
             before = _plain(take_samples, gpu)
             journal.append(records.RunBegins(connections, records.now(), plan.seed, plan.repeats, before, plan.drawn))
@@ -288,25 +279,12 @@ def measure_plan(
         if journal.unended == connections:
             after = _plain(take_samples, gpu)
             journal.append(records.RunEnds(records.now(), samples=after))
-        if plan.timelines:  # last: the profiler slows the host
-            _trace([item for item in items if item.key not in traced], connections, gpu, journal, on_step)
 
 
 def fingerprint(paths: Sequence[str]) -> str:
     """Return a fingerprint of the content of files, in their order; "" for none."""
     digests = [hashlib.sha256(read_source(path)).digest() for path in paths]
     return hashlib.sha256(b"".join(digests)).hexdigest()[:16] if paths else ""
-
-
-def _trace(items: Sequence[Planned], connections: int, gpu: Gpu, journal: records.Journal, on_step: OnStep) -> None:
-    """Append the measured time lines; one that cannot be had is said on the terminal and stops nothing."""
-    with closing(Bench(gpu)) as bench:
-        for done, item in enumerate(items):
-            on_step("tracing", done, len(items))
-            try:
-                journal.append(records.Traced(item.key, profiler.spans(item.schedule, bench), connections))
-            except InputError as error:
-                say(f"{item.key}: {error}", sys.stdout)
 
 
 def _plain(take_samples: TakeSamples | None, gpu: Gpu) -> dict[str, Any] | None:
