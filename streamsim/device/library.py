@@ -32,7 +32,7 @@ from streamsim.device.profile import RETIRED, Device, with_values
 from streamsim.device.tables import CALLS, DIRECTIONS, IN_LOOPS, TIMES, FrontEnd
 from streamsim.errors import InputError, Notice, one_line, shown
 from streamsim.files import dump_toml, parse_toml, read_bytes, write_text
-from streamsim.program import Layers, LoopFile, Point, ScheduleFile, WorkloadFile, WorkloadKernel
+from streamsim.program import Layers, LoopFile, ScheduleFile, WorkloadFile, WorkloadKernel
 from streamsim.text import LARGEST_TOML_BYTES
 
 COMPILED = "cuda-c++"  # the front end of compiled programs; without it, a profile uses its bare calls
@@ -429,7 +429,6 @@ KINDS: dict[str, type[msgspec.Struct]] = {
 # The types that a TOML file may hold in place of a table.
 _IN_PLACE_OF_TABLE = {
     f"#/$defs/{WorkloadKernel.__name__}": ("string", "number"),
-    f"#/$defs/{Point.__name__}": ("string",),
 }
 
 

@@ -23,23 +23,8 @@ from msgspec.structs import replace
 
 from streamsim.collector import collector_off
 from streamsim.errors import MOST_CHUNKS, Checked, InputError, Limits, check_calls, counted
-from streamsim.program.schedule import (
-    LAUNCHES,
-    Buffer,
-    Copy,
-    Direction,
-    HostWork,
-    Kernel,
-    Launch,
-    Op,
-    RecordEvent,
-    Region,
-    Schedule,
-    StreamKind,
-    Synchronize,
-    WaitEvent,
-    check_schedule,
-)
+from streamsim.program import schedule as calls
+from streamsim.program.schedule import Launch, Schedule
 from streamsim.program.workload import Workload
 
 Order = Literal["depth-first", "breadth-first", "serial", "prefetch", "relay"]
@@ -321,7 +306,7 @@ class Config(Checked, frozen=True):
             max(self.own_streams, self.streams),
             self.buffers or 0,
             ORDERS.index(self.order),
-            LAUNCHES.index(self.launch),
+            calls.LAUNCHES.index(self.launch),
         )
 
     @property
@@ -389,8 +374,8 @@ class Config(Checked, frozen=True):
 # first chunk, in the loop's first stream, for which the other streams wait. They go back after the last chunk.
 
 HOST_WORK = "host work"  # before a chunk
-NON_BLOCKING: StreamKind = "non-blocking"
-Piece = tuple[Region, Region]  # of an array: on the card, and on the host
+NON_BLOCKING: calls.StreamKind = "non-blocking"
+Piece = tuple[calls.Region, calls.Region]  # of an array: on the card, and on the host
 Arrays = list[list[Piece | None]]  # the piece that each chunk has of each array
 
 
@@ -399,7 +384,7 @@ class _Pipeline:
 
     def __init__(self, workload: Workload, config: Config) -> None:
         self._config, self._loop, cut = config, config.loop(workload), workload.in_chunks(config.chunks)
-        self._ops, self._buffers, self._recorded = list[Op](), list[Buffer](), set[int]()
+        self._ops, self._buffers, self._recorded = list[calls.Op](), list[calls.Buffer](), set[int]()
         runs = cut.cut(config.chunks)
         self._kernels = [kernels for part in runs for kernels in [list(cut.kernels_of(part))] * part.many]
         chunks = [part for part in runs for _ in range(part.many)]
@@ -423,15 +408,15 @@ class _Pipeline:
 
     def _array(self, name: str, sizes: Sequence[int], slots: int | None) -> list[Piece | None]:
         starts = [*accumulate(sizes, initial=0)]
-        self._buffers.append(Buffer(f"h_{name}", starts[-1], self._config.memory))
+        self._buffers.append(calls.Buffer(f"h_{name}", starts[-1], self._config.memory))
         if slots is None:
-            self._buffers.append(Buffer(f"d_{name}", starts[-1], "device"))
+            self._buffers.append(calls.Buffer(f"d_{name}", starts[-1], "device"))
             places = [(f"d_{name}", start) for start in starts]
         else:
-            self._buffers += [Buffer(f"d_{name}_{slot}", max(sizes), "device") for slot in range(slots)]
+            self._buffers += [calls.Buffer(f"d_{name}_{slot}", max(sizes), "device") for slot in range(slots)]
             places = [(f"d_{name}_{i % slots}", 0) for i in range(len(sizes))]
         return [
-            (Region(*place, size), Region(f"h_{name}", start, size)) if size else None
+            (calls.Region(*place, size), calls.Region(f"h_{name}", start, size)) if size else None
             for place, start, size in zip(places, starts, sizes, strict=False)
         ]
 
@@ -452,13 +437,13 @@ class _Pipeline:
         if loop.ends:
             first, *others = [streams[k] for k in loop.ends]
         self._copy_out_once(first, others)
-        ops, kinds = (*self._ops, Synchronize()), (NON_BLOCKING,) * len(streams)
+        ops, kinds = (*self._ops, calls.Synchronize()), (NON_BLOCKING,) * len(streams)
         return Schedule(ops, kinds, tuple(self._buffers), self._events, config.launch, name, unchunked)
 
-    def _calls(self, step: Step, chunk: int) -> Iterator[Op]:
+    def _calls(self, step: Step, chunk: int) -> Iterator[calls.Op]:
         if isinstance(step, Prepare):
             if self._host_s[chunk]:
-                yield HostWork(self._host_s[chunk], HOST_WORK)
+                yield calls.HostWork(self._host_s[chunk], HOST_WORK)
             return
         stream = 1 + (chunk % self._config.streams if step.stream == TURN else step.stream)
         match step:
@@ -470,14 +455,14 @@ class _Pipeline:
                 yield from self._copies("d2h", _at(self._outputs, chunk), stream)
             case RecordStep() if chunk < self._config.records(step):
                 event = self._event(step.event, chunk)
-                yield RecordEvent(event, stream)
+                yield calls.RecordEvent(event, stream)
                 self._recorded.add(event)
             case WaitStep():
                 event = self._event(step.event, chunk - self._config.distance(step.before))
                 if event in self._recorded:
-                    yield WaitEvent(event, stream)
+                    yield calls.WaitEvent(event, stream)
 
-    def _runs(self, chunk: int, stream: int) -> Iterator[Kernel]:
+    def _runs(self, chunk: int, stream: int) -> Iterator[calls.Kernel]:
         reads = tuple([card for card, _ in (*_at(self._inputs, chunk), *self._once_in)])
         writes = tuple([card for card, _ in _at(self._written, chunk)])
         for kernel, launches in self._kernels[chunk]:
@@ -491,9 +476,9 @@ class _Pipeline:
         self._events += 1
         return self._events - 1
 
-    def _copies(self, direction: Direction, pieces: Sequence[Piece], stream: int) -> list[Op]:
+    def _copies(self, direction: calls.Direction, pieces: Sequence[Piece], stream: int) -> list[calls.Op]:
         is_blocking = self._config.is_blocking
-        return [Copy(direction, card.bytes, stream, host, card, is_blocking) for card, host in pieces]
+        return [calls.Copy(direction, card.bytes, stream, host, card, is_blocking) for card, host in pieces]
 
     def _copy_in_once(self, first: int, others: Sequence[int]) -> None:
         """Copy the arrays of ``h2d_once`` to the card in the first stream, and let the other streams wait for them."""
@@ -501,13 +486,13 @@ class _Pipeline:
         if others and (self._once_in or self._once_out):  # the events of the last copies have later numbers
             loaded = self._new_event()
             if self._once_in:
-                self._ops += [RecordEvent(loaded, first), *(WaitEvent(loaded, stream) for stream in others)]
+                self._ops += [calls.RecordEvent(loaded, first), *(calls.WaitEvent(loaded, stream) for stream in others)]
 
     def _copy_out_once(self, first: int, others: Sequence[int]) -> None:
         """Let the first stream wait for the others, and copy the arrays of ``d2h_once`` back."""
         for stream in others if self._once_out else ():
             event = self._new_event()
-            self._ops += [RecordEvent(event, stream), WaitEvent(event, first)]
+            self._ops += [calls.RecordEvent(event, stream), calls.WaitEvent(event, first)]
         self._ops += self._copies("d2h", self._once_out, first)
 
 
@@ -518,7 +503,7 @@ def _at(arrays: Arrays, chunk: int) -> list[Piece]:
 
 def _whole(prefix: str, sizes: Sequence[int]) -> list[Piece]:
     """Return whole arrays, which have these bytes."""
-    return [(Region(f"d_{prefix}{k}", 0, n), Region(f"h_{prefix}{k}", 0, n)) for k, n in enumerate(sizes)]
+    return [(calls.Region(f"d_{prefix}{k}", 0, n), calls.Region(f"h_{prefix}{k}", 0, n)) for k, n in enumerate(sizes)]
 
 
 # The usual ways to cut and issue a workload. Chunk i of N runs in stream i mod S. ``more`` holds the fields ``memory``
@@ -577,9 +562,13 @@ def serialized(schedule: Schedule) -> Schedule:
 
     Its time is the time of the schedule without overlap, cut in the same way.
     """
-    check_schedule("schedule", schedule)
-    changes = {Copy: {"stream": 1, "blocking": True}, Kernel: {"stream": 1}, HostWork: dict[str, Any]()}
+    calls.check_schedule("schedule", schedule)
+    changes = {
+        calls.Copy: {"stream": 1, "blocking": True},
+        calls.Kernel: {"stream": 1},
+        calls.HostWork: dict[str, Any](),
+    }
     works = [op for op in schedule.ops if type(op) in changes]
     ops = [replace(op, thread=0, **changes[type(op)]) for op in works]
     name = f"{schedule.name} one by one".strip()
-    return Schedule((*ops, Synchronize()), ("non-blocking",), schedule.buffers, name=name)
+    return Schedule((*ops, calls.Synchronize()), ("non-blocking",), schedule.buffers, name=name)

@@ -15,20 +15,8 @@ import msgspec
 
 from streamsim.errors import Bytes, Checked, InputError, KernelTime, Limits, shown
 from streamsim.files import Parsers, read_toml
-from streamsim.program.schedule import (
-    Buffer,
-    Copy,
-    HostWork,
-    Kernel,
-    Op,
-    RecordEvent,
-    Region,
-    Schedule,
-    StreamKind,
-    Synchronize,
-    WaitEvent,
-    WaitThread,
-)
+from streamsim.program import schedule as calls
+from streamsim.program.schedule import Schedule
 from streamsim.text import parse_bytes, parse_count, parse_number, parse_seconds
 
 MOST_WORKERS = 256
@@ -90,18 +78,18 @@ class Loop(Checked, frozen=True, kw_only=True):
 
     def schedule(self, steps: int, staging_s: float) -> Schedule:
         """Return the program of ``steps`` steps; ``staging_s``: seconds to copy a batch into pinned memory."""
-        ahead, ops = self.slots - 1, list[Op]()
+        ahead, ops = self.slots - 1, list[calls.Op]()
         for i in range(-ahead, steps):
             batch = self._batch(i + ahead, staging_s) if i + ahead < steps else ()
             step = self._step(i) if i >= 0 else ()
             ops += (*step, *batch) if self.issue == "step first" else (*batch, *step)
-        host = Buffer("batches", steps * self.batch_bytes, "pinned" if self.is_pinned else "pageable")
-        card = (Buffer(f"batch{k}", self.batch_bytes, "device") for k in range(SLOTS))
-        streams: tuple[StreamKind, ...] = ("non-blocking", "non-blocking")
+        host = calls.Buffer("batches", steps * self.batch_bytes, "pinned" if self.is_pinned else "pageable")
+        card = (calls.Buffer(f"batch{k}", self.batch_bytes, "device") for k in range(SLOTS))
+        streams: tuple[calls.StreamKind, ...] = ("non-blocking", "non-blocking")
         name = f"training loop, {steps} steps"
-        return Schedule((*ops, Synchronize()), streams, (host, *card), 2 * steps, name=name)
+        return Schedule((*ops, calls.Synchronize()), streams, (host, *card), 2 * steps, name=name)
 
-    def _batch(self, i: int, staging_s: float) -> Iterator[Op]:
+    def _batch(self, i: int, staging_s: float) -> Iterator[calls.Op]:
         """Yield the ops that load, pin and copy batch ``i``, once the step that used its device buffer before is done.
 
         Only with two buffers the copy is in a stream of its own, with events between the streams.
@@ -109,43 +97,43 @@ class Loop(Checked, frozen=True, kw_only=True):
         yield from self._load(i, staging_s)
         stream = COPIES if self.slots == SLOTS else STEPS
         if stream == COPIES and i >= SLOTS:
-            yield WaitEvent(2 * (i - SLOTS) + RAN, stream)
-        host = Region("batches", i * self.batch_bytes, self.batch_bytes)
-        yield Copy("h2d", self.batch_bytes, stream, host, self._on_card(i), blocking=not self.non_blocking)
+            yield calls.WaitEvent(2 * (i - SLOTS) + RAN, stream)
+        host = calls.Region("batches", i * self.batch_bytes, self.batch_bytes)
+        yield calls.Copy("h2d", self.batch_bytes, stream, host, self._on_card(i), blocking=not self.non_blocking)
         if stream == COPIES:
-            yield RecordEvent(2 * i, stream)
+            yield calls.RecordEvent(2 * i, stream)
 
-    def _load(self, i: int, staging_s: float) -> Iterator[Op]:
+    def _load(self, i: int, staging_s: float) -> Iterator[calls.Op]:
         ready = MAIN
         if self.load_s:
             ready = 1 + i % self.workers if self.workers else MAIN
-            yield HostWork(self.load_s, "load a batch", ready)
+            yield calls.HostWork(self.load_s, "load a batch", ready)
         if self.pins and staging_s:
             pinning = self.workers + 1 if self.workers else MAIN
             if ready != MAIN:
-                yield WaitThread(ready, pinning)
+                yield calls.WaitThread(ready, pinning)
             ready = pinning
-            yield HostWork(staging_s, "copy the batch into pinned memory", ready)
+            yield calls.HostWork(staging_s, "copy the batch into pinned memory", ready)
         if ready != MAIN:
-            yield WaitThread(ready, MAIN)
+            yield calls.WaitThread(ready, MAIN)
 
-    def _step(self, i: int) -> Iterator[Op]:
+    def _step(self, i: int) -> Iterator[calls.Op]:
         has_events = self.slots == SLOTS
         if has_events:
-            yield WaitEvent(2 * i, STEPS)
+            yield calls.WaitEvent(2 * i, STEPS)
         beside_s = min(self.step_s, self.issue_s)  # the step ends no earlier than its last call
         if self.issue_s > beside_s:
-            yield HostWork(self.issue_s - beside_s, "issue the step")
-        yield Kernel(STEPS, "step", duration_s=self.step_s, reads=(self._on_card(i),))
+            yield calls.HostWork(self.issue_s - beside_s, "issue the step")
+        yield calls.Kernel(STEPS, "step", duration_s=self.step_s, reads=(self._on_card(i),))
         if beside_s:
-            yield HostWork(beside_s, "issue the step")
+            yield calls.HostWork(beside_s, "issue the step")
         if has_events:
-            yield RecordEvent(2 * i + RAN, STEPS)
+            yield calls.RecordEvent(2 * i + RAN, STEPS)
         if self.reads_loss:
-            yield Synchronize(stream=STEPS, name="loss.item()")
+            yield calls.Synchronize(stream=STEPS, name="loss.item()")
 
-    def _on_card(self, i: int) -> Region:
-        return Region(f"batch{i % SLOTS}", 0, self.batch_bytes)
+    def _on_card(self, i: int) -> calls.Region:
+        return calls.Region(f"batch{i % SLOTS}", 0, self.batch_bytes)
 
 
 # Files of loops: TOML with the names of the options of ``streamsim loop``. Sizes and times may be text with a unit.

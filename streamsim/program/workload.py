@@ -450,10 +450,9 @@ def _together(columns: Sequence[Runs]) -> Iterator[tuple[int, list[int]]]:
 
 SizeText = int | str
 KernelText = float | str | WorkloadKernel
-parse_fill = partial(parse_share, least=errors.LEAST_FILL)  # of a share of the card such as "50%"
 
 
-OPTIONS = ("threads", "latency", "fill", "name", "launches", "per", "timed")  # of a kernel as text
+KEYS = {"latency": "latency_s"}  # of a kernel as text, where it is not the name of the field
 FORM = (
     "TIME, TIME/LAUNCHES or TIME@PART, then more of TIME@PART, threads=N, latency=TIME, fill=SHARE, launches=N,"
     " per=item, timed=events and name=NAME, with commas between"
@@ -508,17 +507,7 @@ def kernel_given(kernel: KernelText, field: str = "kernel") -> WorkloadKernel:
     """Return a kernel given as a value, as text or by its seconds. Raises InputError naming ``field``."""
     if isinstance(kernel, WorkloadKernel):
         return kernel
-    if isinstance(kernel, str):
-        return parse_kernel(kernel, field)
-    return _within(field, lambda: WorkloadKernel(duration_s=kernel))
-
-
-def _within(what: str, make: Callable[[], WorkloadKernel]) -> WorkloadKernel:
-    """Return the kernel that ``make`` makes. Raises InputError that begins with ``what``."""
-    try:
-        return make()
-    except errors.InputError as error:
-        raise errors.InputError(f"{what}: {error}") from None
+    return parse_kernel(kernel if isinstance(kernel, str) else f"{kernel}s", field)
 
 
 def _numbered(kernels: list[WorkloadKernel]) -> tuple[WorkloadKernel, ...]:
@@ -553,43 +542,24 @@ def parse_kernel(text: str, field: str = "kernel") -> WorkloadKernel:
 
     Raises InputError naming ``field``.
     """
-    table, points = dict[str, Any](), list[dict[str, float]]()
-    for item in _items(text):
-        name, equals, value = map(str.strip, item.partition("="))
-        if not equals:
+    points = list[dict[str, str]]()
+    table: dict[str, Any] = {"points": points}
+    try:
+        for item in text.split(","):
+            key, equals, value = map(str.strip, item.partition("="))
             time, at_sign, part = map(str.strip, item.partition("@"))
-            seconds = parse_seconds(time, field, least=errors.SHORTEST_KERNEL_S)
-            if at_sign:
-                points.append({"at": parse_part(part, f"{field} part"), "duration_s": seconds})
+            if at_sign and not equals:
+                points.append({"at": part, "duration_s": time})
                 continue
-            key, value, twice = "duration_s", time, "two times of the whole; say of which part one is, as in 9us@64Ki"
-        elif name in OPTIONS:
-            key, twice = "latency_s" if name == "latency" else name, f"{name} is given twice; give it once"
-        else:
-            raise errors.InputError(
-                f"{field} = {errors.shown(text)}: {errors.shown(name)} is none of {', '.join(OPTIONS)}; expected {FORM}"
-            )
-        if key in table:
-            raise errors.InputError(f"{field} = {errors.shown(text)}: {twice}")
-        table[key] = value
-    table["points"] = points
-    return _within(f"{field} = {errors.shown(text)}", lambda: converted(table, WorkloadKernel, OF_KERNELS))
-
-
-def _items(text: str) -> Iterator[str]:
-    """Yield the items between commas; ``25ms/600`` yields both halves."""
-    for item in text.split(","):
-        time, slash, launches = item.partition("/")
-        is_both = slash and not {"@", "="} & {*item}
-        yield from (time.strip(), f"launches={launches}") if is_both else (item.strip(),)
-
-
-def parse_point(text: str, field: str) -> Point:
-    """Return the time of a part from text such as ``9us@64Ki``. Raises InputError naming ``field``."""
-    kernel = parse_kernel(str(text), field)
-    if kernel != WorkloadKernel(points=kernel.points[:1]) or not kernel.points:
-        raise errors.InputError(f"{field} = {errors.shown(text)}: expected the time of a part, such as 9us@64Ki")
-    return kernel.points[0]
+            whole, slash, launches = item.partition("/")
+            given = {KEYS.get(key, key): value} if equals else {"duration_s": whole.strip()}
+            given |= {"launches": launches.strip()} if slash and not equals else {}
+            for twice in table.keys() & given.keys():
+                raise errors.InputError(f"{twice} is given twice; expected {FORM}")
+            table |= given
+        return converted(table, WorkloadKernel, OF_KERNELS)
+    except errors.InputError as error:
+        raise errors.InputError(f"{field} = {errors.shown(text)}: {error}") from None
 
 
 def parse_part(text: str, field: str) -> float:
@@ -602,9 +572,8 @@ def parse_part(text: str, field: str) -> float:
 # The parsers of text and times in a kernel's table, by type or by the name of the field.
 OF_KERNELS: dict[type | str, Callable[[Any, str], Any]] = {
     "at": parse_part,
-    "fill": parse_fill,
+    "fill": partial(parse_share, least=errors.LEAST_FILL),
     WorkloadKernel: kernel_given,
-    Point: parse_point,
 }
 
 

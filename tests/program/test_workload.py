@@ -235,7 +235,7 @@ def test_a_workload_file_takes_what_the_command_line_takes() -> None:
     h2d_once = ["1GiB"]
     kernels = [
         "0.57ms,9us@1/256",
-        { name = "scale", duration_s = "4ms", threads = "64Ki", latency_s = "3us", points = ["9us@50%"], fill = "50%" },
+        { name = "scale", duration_s = "4ms", threads = "64Ki", latency_s = "3us", points = [{ at = "50%", duration_s = "9us" }], fill = "50%" },
         0.004
     ]
     """

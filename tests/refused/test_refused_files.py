@@ -54,7 +54,7 @@ WORKLOADS: list[tuple[bytes | str, str]] = [
     ('elements = "64MiB"', "elements = '64MiB': expected a count"),
     ("inputs = [4]\nkernel = ['4ms']", "kernel = ['4ms']: unknown field; did you mean kernels?"),
     ("kernels = [{ points = [{ on = 3 }] }]", "kernels[0].points[0].on = 3: unknown field; streamsim init --schema"),
-    ("kernels = ['1ms', 0]", "kernels[1]: duration_s = 0: expected a number from 1e-09"),
+    ("kernels = ['1ms', 0]", "kernels[1] = '0s': duration_s = 0.0: expected"),
     ("inputs = [64]\nfront_end = 3", "front_end...3"),
 ]
 LAYERS: list[tuple[bytes | str, str]] = [
