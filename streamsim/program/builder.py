@@ -71,7 +71,7 @@ class Stream:
         if len(sizes) != 1:
             raise InputError(f"to, source = {shown(host)}, {shown(card)}: a copy needs one size, such as 64MiB")
         on_host, on_card = (None if isinstance(side, int | str) else side for side in (host, card))
-        self._issue(calls.Copy(direction, sizes.pop(), self.number, on_host, on_card, blocking))
+        self.issue(calls.Copy(direction, sizes.pop(), self.number, on_host, on_card, blocking))
 
     def kernel(
         self,
@@ -91,23 +91,24 @@ class Stream:
         seconds = None if duration is None else _read(parse_seconds, duration, "duration")
         for field, used in (("reads", reads), ("writes", writes)):
             fields[field] = tuple(used) if isinstance(used, list | tuple) else (used,)
-        self._issue(calls.Kernel(self.number, name, duration_s=seconds, **fields))
+        self.issue(calls.Kernel(self.number, name, duration_s=seconds, **fields))
 
     def record(self, event: Event | None = None) -> Event:
         """Record ``event`` (default: a new one), which completes when all earlier ops of the stream have. Return it."""
         event = self._program.event() if event is None else event
-        self._issue(calls.RecordEvent(self._number_of(event), self.number))
+        self.issue(calls.RecordEvent(self._number_of(event), self.number))
         return event
 
     def wait(self, event: Event) -> None:
         """Let later ops of the stream wait for the event's latest record before this call, if there is one."""
-        self._issue(calls.WaitEvent(self._number_of(event), self.number))
+        self.issue(calls.WaitEvent(self._number_of(event), self.number))
 
     def synchronize(self) -> None:
         """Let the host wait for the stream."""
-        self._issue(calls.Synchronize(stream=self.number))
+        self.issue(calls.Synchronize(stream=self.number))
 
-    def _issue(self, op: calls.Op) -> None:
+    def issue(self, op: calls.Op) -> None:
+        """Append an op, which names this stream, to the program."""
         self._program._ops.append(op)
 
     def _number_of(self, event: Event) -> int:

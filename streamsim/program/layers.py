@@ -6,8 +6,10 @@ Where a :class:`~streamsim.program.workload.Workload` is cut into equal chunks, 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from typing import Annotated, Any, Literal, NamedTuple
+from collections import Counter
+from typing import Annotated, Literal, NamedTuple
+
+from msgspec.structs import replace
 
 from streamsim import errors
 from streamsim.files import parse_toml, read_toml
@@ -20,8 +22,6 @@ from streamsim.text import format_bytes
 PassDirection = Literal["forward", "backward", "both"]
 DIRECTIONS: dict[PassDirection, str] = {"forward": "forward", "backward": "backward", "both": "forward and backward"}
 MOST_STEPS = 10_000
-MOST_RUNS = 1_000_000  # of steps, over all passes: a schedule of so many takes gigabytes
-Kernels = tuple[WorkloadKernel, ...]
 
 
 class Layer(errors.Checked, frozen=True, omit_defaults=True):
@@ -65,10 +65,14 @@ class LayerStep(NamedTuple):
         """The bytes of its weights."""
         return self.layer.weight_bytes
 
+    def kernels(self, is_backward: bool) -> tuple[WorkloadKernel, ...]:
+        """Return the layer's kernels in a direction."""
+        return (self.layer.backward or self.layer.kernels) if is_backward else self.layer.kernels
+
     def launches(self, is_backward: bool = False) -> list[Kernel]:
         """Return the layer's kernels in a direction, launch by launch, without the bytes that they touch."""
         found: list[Kernel] = []
-        for kernel in (self.layer.backward or self.layer.kernels) if is_backward else self.layer.kernels:
+        for kernel in self.kernels(is_backward):
             kernel.check_alone()
             op = Kernel(1, kernel.name, 0, kernel.parameter, kernel.launch_s(0), kernel.fill, threads=kernel.threads)
             found += [op] * kernel.launches
@@ -91,37 +95,22 @@ class Layers(errors.Checked, frozen=True, omit_defaults=True):
     """
 
     layers: tuple[Layer, ...]
-    passes: Annotated[int, errors.Limits(1, MOST_RUNS)] = 1
+    passes: Annotated[int, errors.Limits(1, errors.MOST_CALLS)] = 1
     name: str = ""
     direction: PassDirection = "forward"
 
     def __post_init__(self) -> None:
         errors.Checked.__post_init__(self)
-        if not self.layers:
-            raise errors.InputError("layers = []: a model needs a layer; add one, with its weight_bytes and kernels")
         count = sum(layer.repeats for layer in self.layers)
-        if count > MOST_STEPS or count * self.passes > MOST_RUNS:
-            raise errors.InputError(
-                f"layers, passes: {count} layers and {self.passes} passes are more than {MOST_STEPS} layers, or than"
-                f" {MOST_RUNS} together; give fewer passes"
-            )
-        calls = sum(
-            layer.repeats * (1 + sum(kernel.launches for kernel in kernels))
-            for layer in self.layers
-            for kernels in self._runs(layer)
-        )
-        errors.check_calls(f"layers, passes: {count} layers and {self.passes} passes", calls * self.passes)
-        seen = set[str]()
-        for step in self.steps:
-            if step.name in seen:
-                raise errors.InputError(f"layers: two are called {errors.shown(step.name)}; rename one, or say repeats")
-            seen.add(step.name)
+        errors.check_whole("layers in all", count, 1, MOST_STEPS)
+        steps, turns = self.steps, self.turns
+        kernels = [kernel for number, is_backward in turns for kernel in steps[number].kernels(is_backward)]
+        calls = self.passes * (len(turns) + sum(kernel.launches for kernel in kernels))
+        errors.check_calls(f"layers, passes: {count} layers and {self.passes} passes", calls)
+        name, times = Counter(step.name for step in steps).most_common(1)[0]
+        if times > 1:
+            raise errors.InputError(f"layers: {times} are called {errors.shown(name)}; rename one, or say repeats")
         errors.check_whole("weight_bytes in all", self.weight_bytes, 1, errors.LARGEST_BYTES)
-
-    def _runs(self, layer: Layer) -> list[Kernels]:
-        """Return the kernels of a layer for each direction of a pass."""
-        forward = [] if self.direction == "backward" else [layer.kernels]
-        return [*forward, layer.backward or layer.kernels] if self.is_backward else forward
 
     @property
     def is_backward(self) -> bool:
@@ -164,12 +153,11 @@ class Layers(errors.Checked, frozen=True, omit_defaults=True):
     def words(self) -> str:
         """The number of layers, their bytes, and the passes, in words."""
         steps = sum(layer.repeats for layer in self.layers)
-        found = [f"{errors.counted(steps, 'layer')} of {format_bytes(self.weight_bytes)}"]
-        if self.is_backward:
-            found.append(DIRECTIONS[self.direction])
-        if self.passes > 1:
-            found.append(f"{self.passes} passes")
-        return ", ".join(found)
+        direction = DIRECTIONS[self.direction] * self.is_backward
+        passes = f"{self.passes} passes" * (self.passes > 1)
+        return ", ".join(
+            filter(None, (f"{errors.counted(steps, 'layer')} of {format_bytes(self.weight_bytes)}", direction, passes))
+        )
 
 
 # Files of layers: TOML with ``[[layers]]``; ``streamsim init --schema layers`` prints the exact form. Sizes and times
@@ -216,12 +204,6 @@ class Offload(errors.Checked, frozen=True):
     memory: HostMemory = "pinned"
     reserve_bytes: int = 0
 
-    def __post_init__(self) -> None:
-        errors.Checked.__post_init__(self)
-        for k, name in enumerate(self.resident):
-            if name in self.resident[:k]:
-                raise errors.InputError(f"resident[{k}] = {errors.shown(name)}: stands twice; keep one")
-
     def numbers(self, layers: Layers) -> frozenset[int]:
         """Return the numbers of the layers that stay on the card. Raises InputError for an unknown name."""
         errors.check_is("layers", layers, Layers)
@@ -262,7 +244,7 @@ class Offload(errors.Checked, frozen=True):
         homes = {n: _weights(program, steps[n], "device") for n in sorted(stay)}
         largest, slots = max((step.weight_bytes for step in streamed.values()), default=0), self.slots(layers)
         buffers = [program.device(f"buffer {slot}", largest) for slot in range(slots)]
-        reserved = [program.device("activations", self.reserve_bytes)] if self.reserve_bytes else []
+        reserved = (program.device("activations", self.reserve_bytes),) if self.reserve_bytes else ()
         loaded, ran = ([program.event() for _ in range(slots)] for _ in range(2))
         plan, used = _plan(layers, stay, slots), set[int]()
         coming = iter([turn for turn in plan if turn.slot is not None])
@@ -326,12 +308,11 @@ def _plan(layers: Layers, stay: frozenset[int], slots: int) -> list[_Planned]:
     return found
 
 
-def launch(stream: Stream, step: LayerStep, is_backward: bool, weights: Region, activations: Sequence[Region]) -> None:
-    """Launch the kernels of a layer: they read its weights, and write ``activations``."""
-    read = weights[: step.weight_bytes]
+def launch(stream: Stream, step: LayerStep, is_backward: bool, weights: Region, written: tuple[Region, ...]) -> None:
+    """Launch the kernels of a layer: they read its weights, and write ``written``."""
+    read = (weights[: step.weight_bytes],)
     for op in step.launches(is_backward):
-        fields: dict[str, Any] = {"parameter": op.parameter, "fill": op.fill, "threads": op.threads}
-        stream.kernel(op.duration_s, op.name, reads=read, writes=activations, **fields)
+        stream.issue(replace(op, stream=stream.number, reads=read, writes=written))
 
 
 def _weights(program: Program, step: LayerStep, kind: MemoryKind) -> Region:
@@ -364,7 +345,5 @@ def loading(layers: Layers, config: Offload) -> Schedule | None:
         step = layers.steps[number]
         source = _weights(program, step, config.memory)
         stream.copy_in(_weights(program, step, "device"), source)
-    if not config.resident:
-        return None
     program.synchronize()
-    return program.schedule("load what stays")
+    return program.schedule("load what stays") if config.resident else None

@@ -36,6 +36,7 @@ BYTES_PER_ELEMENT = 4  # default: floats, one thread for each
 THREADS_PER_S = 250_000_000  # least threads of a launch: a wave of a large card takes at most 1 ms
 ALIGN_BYTES = 16  # arrays are cut at multiples of a thread's widest load, a float4
 MOST_LAUNCHES = 1_000_000
+UNNAMED = "kernel"
 NOTHING_TO_CUT = "there is nothing to cut, as all arrays are copied once; use 1, or give arrays to cut or a kernel"
 
 Per = Literal["chunk", "item", "item, cut"]
@@ -71,7 +72,7 @@ class WorkloadKernel(errors.Checked, frozen=True, omit_defaults=True, repr_omit_
     Raises InputError naming the field.
     """
 
-    name: str = "kernel"
+    name: str = UNNAMED
     duration_s: errors.KernelTime | None = None
     parameter: int = 0
     fill: errors.Fill | None = None
@@ -483,18 +484,19 @@ def workload_of_sizes(
     if elements is not None:
         inputs = [per_element("h2d", size, elements) for size in inputs]
         outputs = [per_element("d2h", size, elements) for size in outputs]
-    host = {
-        f"{name}_s": parse_seconds(time, name, least=0.0) if isinstance(time, str) else time
-        for name, time in (("host_work", host_work), ("host_load", host_load))
-    }
+    work = [kernel_given(kernel) for kernel in kernels]
+    unnamed = [i for i, kernel in enumerate(work) if kernel.name == UNNAMED]
+    for i in unnamed if len(unnamed) > 1 else ():
+        work[i] = msgspec.structs.replace(work[i], name=f"{UNNAMED} {i + 1}")
     return Workload(
         elements=elements,
         inputs=tuple(inputs),
         outputs=tuple(outputs),
-        kernels=_numbered([kernel_given(kernel) for kernel in kernels]),
+        kernels=tuple(work),
         h2d_once=tuple(_sizes("h2d_once", h2d_once)),
         d2h_once=tuple(_sizes("d2h_once", d2h_once)),
-        **{name: seconds for name, seconds in host.items() if seconds != 0},  # type: ignore[arg-type]
+        host_work_s=parse_seconds(host_work, "host_work") if isinstance(host_work, str) else host_work,
+        host_load_s=parse_seconds(host_load, "host_load") if isinstance(host_load, str) else host_load,
     )
 
 
@@ -508,17 +510,6 @@ def kernel_given(kernel: KernelText, field: str = "kernel") -> WorkloadKernel:
     if isinstance(kernel, WorkloadKernel):
         return kernel
     return parse_kernel(kernel if isinstance(kernel, str) else f"{kernel}s", field)
-
-
-def _numbered(kernels: list[WorkloadKernel]) -> tuple[WorkloadKernel, ...]:
-    """Return ``kernels``, with numbers in their names if several have the default name."""
-    usual = WorkloadKernel().name
-    if sum(kernel.name == usual for kernel in kernels) < 2:
-        return tuple(kernels)
-    return tuple(
-        msgspec.structs.replace(kernel, name=f"{usual} {i}") if kernel.name == usual else kernel
-        for i, kernel in enumerate(kernels, 1)
-    )
 
 
 def per_element(name: str, size: int, elements: int) -> int:

@@ -235,7 +235,7 @@ def test_a_workload_file_takes_what_the_command_line_takes() -> None:
     h2d_once = ["1GiB"]
     kernels = [
         "0.57ms,9us@1/256",
-        { name = "scale", duration_s = "4ms", threads = "64Ki", latency_s = "3us", points = [{ at = "50%", duration_s = "9us" }], fill = "50%" },
+        { name = "scale", duration_s = "4ms", fill = "50%", points = [{ at = "50%", duration_s = "9us" }] },
         0.004
     ]
     """
@@ -243,9 +243,7 @@ def test_a_workload_file_takes_what_the_command_line_takes() -> None:
     assert workload.inputs == (200_000_000, 64)
     assert (workload.h2d_once, workload.host_work_s) == ((1 << 30,), 3e-3)
     assert workload.kernels[0].points == (Point(1 / 256, 9e-6),)
-    assert workload.kernels[1] == WorkloadKernel(
-        "scale", 4e-3, fill=0.5, threads=65536, latency_s=3e-6, points=(Point(0.5, 9e-6),)
-    )
+    assert workload.kernels[1] == WorkloadKernel("scale", 4e-3, fill=0.5, points=(Point(0.5, 9e-6),))
     assert workload.kernels[2] == WorkloadKernel(duration_s=0.004)
     assert parse_workload(dump_toml(workload)) == workload
 

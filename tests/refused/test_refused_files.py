@@ -60,7 +60,7 @@ WORKLOADS: list[tuple[bytes | str, str]] = [
 LAYERS: list[tuple[bytes | str, str]] = [
     ("[[layers]]\nweight_bytes = 4", "layers[0].kernels: is missing"),
     (LAYER.format(4, "['1ms']") + "name = 'a,b'", "layers[0].name = 'a,b': expected no comma"),
-    ((LAYER.format(4, "['1ms']") + "name = 'a'\n") * 2, "layers: two are called 'a'"),
+    ((LAYER.format(4, "['1ms']") + "name = 'a'\n") * 2, "layers: 2 are called 'a'"),
 ]
 DEVICES: list[tuple[bytes | str, str]] = [
     (edited(make_device(), "latency_s", '"2.7GB/s"'), "h2d.latency_s = '2.7GB/s': expected a time"),
