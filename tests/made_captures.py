@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import fake_cupti
 import msgspec
-from fake_cupti import NONE_32, NONE_64, ActivityKind, StreamFlag, record
+from fake_gpu import cupti
+from fake_gpu.cupti import NONE_32, NONE_64, ActivityKind, StreamFlag, record
 from perfect_profiler import recorded
 
 from streamsim.compiled import simulate_one_of_many
@@ -35,7 +35,7 @@ def captured(
     records: Iterable[Any], ranges: Sequence[Range] = (), untraced: Sequence[tuple[int, str, int, int]] = ()
 ) -> bytes:
     """The file of these records, of the program's named ranges, and of those of its untraced runs, by their numbers."""
-    recorder = Recorder(fake_cupti)
+    recorder = Recorder(cupti)
     recorder.take(records)
     with tempfile.TemporaryDirectory() as folder:
         lines = Lines(str(Path(folder, "capture")), tool="CUPTI, cupti-python 13.0.1", program="my_program.py")
@@ -64,7 +64,7 @@ def records_of(recording: Recording) -> Iterator[Any]:
         thread = recording.threads[calls.thread[row]]
         where = {"process_id": thread.process, "thread_id": thread.id, "correlation_id": row + 1}
         times = {"start": int(calls.start_ns[row]), "end": int(calls.end_ns[row])}
-        yield record(ActivityKind.RUNTIME, cbid=fake_cupti.number_of(called), **times, **where)
+        yield record(ActivityKind.RUNTIME, cbid=cupti.number_of(called), **times, **where)
         stream_id = NONE_32 if of == NONE or kind == CallKind.SYNCHRONIZE_DEVICE else recording.streams[of].id
         mark = {"context_id": CONTEXT, "correlation_id": row + 1, "stream_id": stream_id}
         if kind == CallKind.RECORD:

@@ -3,7 +3,7 @@
 from typing import Any
 
 import msgspec
-from fake_cuda import CARD
+from fake_gpu.cuda import CARD
 
 from streamsim.device import Device, KernelCost, load_device
 from streamsim.program import Workload, WorkloadKernel

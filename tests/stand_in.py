@@ -10,7 +10,7 @@ import sys
 sys.path.insert(0, {str(TESTS)!r})
 import contextlib, time
 import streamsim_validate.run.campaign, streamsim_validate.run.measuring
-from fake_cuda import fake_gpu
+from fake_gpu.cuda import fake_gpu
 
 @contextlib.contextmanager
 def open_gpu(device=0):

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_cuda import FakeCuda, fake_gpu
+from fake_gpu.cuda import FakeCuda, fake_gpu
 from strategies import make_device
 
 from streamsim.device import KernelCost

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from code_calls import assert_are_the_calls_of, assert_formatted_and_linted, measured, printed
 from effort import examples
-from fake_arrays import Call, Card, fake_cupy, fake_torch
+from fake_gpu.arrays import Time, fake_cupy, fake_torch
+from fake_gpu.card import Call, Card
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -51,12 +52,12 @@ def run(text: str, language: str, seed: int = 0) -> tuple[dict[str, Any], list[C
     card = Card(seed)
 
     def host_work(seconds: float) -> None:
-        card.log.append(("work", round(seconds * 1e9)))
+        card.called("work", round(seconds * 1e9))
 
     given = {"repeat": 2} | ({"work": 2} if '"work": ' in text else {})
-    result = measured(text, FAKES[language](card), given, time=card, host_work=host_work)
+    result = measured(text, FAKES[language](card), given, time=Time(card), host_work=host_work)
     assert all(map(float.__lt__, result["issue_s"], result["wall_s"]))
-    return result, card.log, len(card.numbers) - 1
+    return result, card.log, len(card.streams) - 1
 
 
 def assert_makes_the_calls(text: str, language: str, schedule: Schedule, seed: int = 0) -> bool:

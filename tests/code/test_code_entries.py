@@ -2,10 +2,11 @@
 
 from typing import Any
 
-import fake_arrays
 import pytest
 from code_calls import measured
-from fake_arrays import Card, fake_cupy
+from fake_gpu import arrays
+from fake_gpu.arrays import fake_cupy
+from fake_gpu.card import Card
 from strategies import make_device
 
 from streamsim import Config, Workload, WorkloadKernel
@@ -27,14 +28,14 @@ WORKLOADS = [
 def entered_by(text: str, patch: pytest.MonkeyPatch) -> int:
     """Blocks that a run of the program goes through: what one that is timed more adds."""
     entries: list[int] = []
-    enter = fake_arrays.Stream.__enter__
+    enter = arrays.Stream.__enter__
 
     def counted(stream: Any) -> Any:
         entries[-1] += 1
         return enter(stream)
 
     with patch.context() as counting:
-        counting.setattr(fake_arrays.Stream, "__enter__", counted)
+        counting.setattr(arrays.Stream, "__enter__", counted)
         for repeat in (1, 2):
             entries.append(0)
             assert measured(text, fake_cupy(Card()), {"repeat": repeat, "work": 1})["verified"]

@@ -6,7 +6,8 @@ from typing import Any
 import code_calls
 import pytest
 from effort import examples
-from fake_arrays import Card, fake_torch_with_layers
+from fake_gpu.arrays import Time, fake_torch_with_layers
+from fake_gpu.card import Card
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -29,7 +30,7 @@ def layers_of_floats(
 def run(text: str, seed: int = 0) -> tuple[dict[str, Any], list[code_calls.Call], list[str]]:
     """What ``measure`` gives on an emulated card, its calls there, and where on the host each copy came from."""
     card = Card(seed)
-    result = code_calls.measured(text, fake_torch_with_layers(card), {"repeat": REPEAT, "rows": 3}, time=card)
+    result = code_calls.measured(text, fake_torch_with_layers(card), {"repeat": REPEAT, "rows": 3}, time=Time(card))
     return result, card.log, card.places
 
 

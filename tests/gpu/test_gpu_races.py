@@ -7,7 +7,7 @@ than the host takes to issue the rest. The emulated card runs the same schedules
 from pathlib import Path
 
 import pytest
-from fake_cuda import fake_gpu, replayed
+from fake_gpu.cuda import fake_gpu, replayed
 
 from streamsim.errors import InputError
 from streamsim.program import Buffer, Copy, Kernel, Op, Region, Schedule, Synchronize

@@ -6,7 +6,7 @@ from contextlib import closing
 import msgspec
 import numpy as np
 import pytest
-from fake_cuda import plainly, replayed
+from fake_gpu.cuda import plainly, replayed
 
 from streamsim.program import (
     Buffer,

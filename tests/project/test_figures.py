@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from fake_cuda import CARD
+from fake_gpu.cuda import CARD
 
 from streamsim.device import KernelCost, load_device
 from streamsim.model import simulate

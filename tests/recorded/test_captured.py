@@ -3,12 +3,12 @@
 import json
 from typing import Any
 
-import fake_cupti
 import msgspec
 import pytest
 import strategies as card
 from effort import examples
-from fake_cupti import ActivityKind, record
+from fake_gpu import cupti
+from fake_gpu.cupti import ActivityKind, record
 from hypothesis import assume, given
 from made_captures import captured, records_of
 from perfect_profiler import recorded
@@ -37,8 +37,8 @@ def read(*records: Any, **more: Any) -> Recording:
 
 
 def call(name: str, start: int, end: int, correlation: int, kind: ActivityKind = ActivityKind.RUNTIME) -> Any:
-    domain = fake_cupti.CallbackDomain.DRIVER_API if kind == ActivityKind.DRIVER else 2
-    number = fake_cupti.number_of(name, domain)
+    domain = cupti.CallbackDomain.DRIVER_API if kind == ActivityKind.DRIVER else 2
+    number = cupti.number_of(name, domain)
     return record(kind, cbid=number, start=start, end=end, correlation_id=correlation, process_id=420, thread_id=421)
 
 

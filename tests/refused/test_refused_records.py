@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from fake_cuda import fake_gpu, replayed
+from fake_gpu.cuda import fake_gpu, replayed
 from refusals import refusal, refused
 from small_record import ONE, RECORD, a_device, a_recipe, a_record, an_entry
 

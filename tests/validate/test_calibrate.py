@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
-import fake_cuda
 import pytest
+from fake_gpu import cuda
 from msgspec.structs import replace
 from once import numbers_of
 
@@ -29,7 +29,7 @@ from streamsim_validate.calibrate.samples import PARTS, REPEATS
 from streamsim_validate.compare import predict_device_s
 from streamsim_validate.records import PACE_CHAIN, Chain, Timing, closed, rows_of, with_timing_events
 
-CARD = replace(fake_cuda.CARD, multiprocessors=132)
+CARD = replace(cuda.CARD, multiprocessors=132)
 
 
 LATENCIES = ("latency_s", "duplex_latency_s", "crowded_latency_s", "crowded_duplex_latency_s")
@@ -145,7 +145,7 @@ def test_programs_are_measured_with_the_pace_beside_each_run_and_other_probes_wi
     assert len(some) == len(wanted)
     monkeypatch.setattr("streamsim_validate.calibrate.probes.all_probes", lambda _: iter(some))
     steps: list[str] = []
-    found = measure_probes(fake_cuda.fake_gpu()[0], on_step=lambda what, _i, _n: steps.append(what))
+    found = measure_probes(cuda.fake_gpu()[0], on_step=lambda what, _i, _n: steps.append(what))
     assert {chain: len(runs) for chain, runs in found.timings.items()} == {
         chain: REPEATS * times for chain, times in wanted.items()
     }

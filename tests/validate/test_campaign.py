@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from fake_cuda import fake_gpu
+from fake_gpu.cuda import fake_gpu
 from stand_in import environment
 
 from streamsim.errors import InputError

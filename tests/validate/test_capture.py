@@ -1,4 +1,4 @@
-"""``streamsim-validate capture``: programs in processes, on a card and a CUPTI that are not there (``fake_cupti``)."""
+"""``streamsim-validate capture``: programs in processes, on a card and a CUPTI that are not there (``fake_gpu``)."""
 
 import json
 import os
@@ -9,8 +9,8 @@ import sys
 import time
 from pathlib import Path
 
-import fake_cupti
 import pytest
+from fake_gpu import cupti
 
 from streamsim.cli import main as streamsim
 from streamsim.errors import InputError
@@ -20,11 +20,11 @@ from streamsim_validate.run import parse_program
 
 PROGRAM = """
 import sys
-import fake_cupti as card
+import fake_gpu.cupti as card
 from nvtx.nvtx import annotate
 
 def step(stream):
-    card.sleep_ns(7_000)
+    card.CARD.clock.take(7_000)
     card.copy(1 << 20, stream)
     card.launch("relu", stream)
     card.copy(1 << 20, stream, direction=2)
@@ -56,7 +56,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (beside / "nvtx").mkdir(parents=True)
     (beside / "nvtx" / "__init__.py").write_text("")
     (beside / "nvtx" / "nvtx.py").write_text(NVTX)
-    for name, value in fake_cupti.install(beside).items():
+    for name, value in cupti.install(beside).items():
         monkeypatch.setenv(name, value)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "140")
@@ -97,9 +97,8 @@ def test_a_program_is_recorded_timed_and_imported(place: Path, capfd: pytest.Cap
 
 def test_a_script_has_the_surroundings_that_python_gives_it(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """The same words as without us, from the same folders; also of a module, and with code on the command line."""
-    show = (
-        "import fake_cupti, sys; print(sys.argv, sys.path[:2], __name__, sorted(globals()))\nfake_cupti.launch('k')\n"
-    )
+    show = "import sys\nfrom fake_gpu.cupti import launch\nlaunch('k')\n"
+    show += "print(sys.argv, sys.path[:2], __name__, sorted(globals()))\n"
     (place / "below").mkdir()
     (place / "below" / "show.py").write_text(show)
     (place / "below" / "__main__.py").write_text(show)
@@ -125,7 +124,7 @@ def test_a_script_has_the_surroundings_that_python_gives_it(place: Path, capfd: 
 def test_how_a_program_ends_is_how_the_command_ends(
     ends: str, code: int, message: str, by_program: str, place: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    (place / "program.py").write_text(f"import sys, fake_cupti\nfake_cupti.launch('k')\n{ends}\n")
+    (place / "program.py").write_text(f"import sys; from fake_gpu import cupti\ncupti.launch('k')\n{ends}\n")
     assert capture("--untraced-runs", "0") == code
     said = capfd.readouterr().err
     (complaint,) = (line for line in said.splitlines() if line.startswith("streamsim-validate: error: "))
@@ -138,9 +137,9 @@ def test_how_a_program_ends_is_how_the_command_ends(
 def test_what_a_program_does_at_its_end_and_in_its_threads_is_recorded(place: Path) -> None:
     """Its own handlers run before ours; a process that it forks writes nothing."""
     (place / "program.py").write_text(
-        "import atexit, os, threading, time\nimport fake_cupti\n"
-        "atexit.register(fake_cupti.launch, 'at the end')\n"
-        "threading.Thread(target=lambda: (time.sleep(0.1), fake_cupti.launch('in a thread'))).start()\n"
+        "import atexit, os, threading, time\nfrom fake_gpu import cupti\n"
+        "atexit.register(cupti.launch, 'at the end')\n"
+        "threading.Thread(target=lambda: (time.sleep(0.1), cupti.launch('in a thread'))).start()\n"
         "child = os.fork()\nif child == 0:\n    raise SystemExit(0)\nos.waitpid(child, 0)\n"
     )
     assert capture("--untraced-runs", "0") == 0
@@ -229,8 +228,8 @@ def test_a_compiled_program_is_for_nsys(program: str, message: str) -> None:
 def test_records_that_are_lost_are_counted(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two by CUPTI, and one that cannot be read; the others are there."""
     monkeypatch.setenv("FAKE_DROPPED", "2")
-    broken = "import types\nfake_cupti.emit(types.SimpleNamespace(kind=10))\n"
-    (place / "program.py").write_text(f"import fake_cupti\nfake_cupti.launch('a')\n{broken}fake_cupti.launch('b')\n")
+    broken = "import types\ncupti.emit(types.SimpleNamespace(kind=10))\n"
+    (place / "program.py").write_text(f"from fake_gpu import cupti\ncupti.launch('a')\n{broken}cupti.launch('b')\n")
     assert capture("--untraced-runs", "0") == 0
     found = read_recording(place / "capture.json.gz")
     assert {row.what: row.count for row in found.unread} == {"records that CUPTI lost": 3}

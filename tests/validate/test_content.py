@@ -6,7 +6,7 @@ from contextlib import closing
 
 import numpy as np
 import pytest
-from fake_cuda import fake_gpu, plainly
+from fake_gpu.cuda import fake_gpu, plainly
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 import small_record
 from documents import ROOT
-from fake_cuda import CARD
+from fake_gpu.cuda import CARD
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace

@@ -16,8 +16,9 @@ from typing import Any
 
 import pytest
 from emulated_nvcc import COMPILER, write_nvcc
-from fake_arrays import CALL_S, MINE, ROUND_S, Card, installed
-from fake_cuda import fake_gpu
+from fake_gpu.arrays import CALL_S, MINE, ROUND_S, installed
+from fake_gpu.card import Card
+from fake_gpu.cuda import fake_gpu
 from strategies import make_device
 
 from streamsim import Config, Workload, WorkloadKernel

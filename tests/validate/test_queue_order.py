@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_clock import CALL_NS
-from fake_cuda import CARD, DEVICE_TO_HOST, HOST_TO_DEVICE, FakeCuda
+from fake_gpu.card import CALL_NS, Node, nothing
+from fake_gpu.cuda import CARD, DEVICE_TO_HOST, HOST_TO_DEVICE, FakeCuda
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -62,7 +62,7 @@ class QueuedCuda(FakeCuda):
             for turn in range(self._queues):
                 for queue, events in ops:
                     if queue == (at + turn) % self._queues:
-                        self._event_time |= dict.fromkeys(events, self.clock.take(CALL_NS))
+                        self.events |= dict.fromkeys(events, Node(nothing, [], self.clock.take(CALL_NS)))
             self._waiting[engine] = []
 
     def queues_of(self, engine: Any, streams: list[int]) -> list[int]:

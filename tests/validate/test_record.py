@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 from effort import examples
-from fake_cuda import CARD
+from fake_gpu.cuda import CARD
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace

@@ -10,7 +10,8 @@ import msgspec
 import numpy as np
 import pytest
 from effort import examples
-from fake_cuda import LEGACY, FakeError, Launch, fake_gpu, plainly, replayed
+from fake_gpu.card import LEGACY, FakeError
+from fake_gpu.cuda import Launch, fake_gpu, plainly, replayed
 from hypothesis import given
 from hypothesis import strategies as st
 from strategies import pipeline_of

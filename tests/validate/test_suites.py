@@ -18,8 +18,9 @@ import msgspec
 import numpy as np
 import pytest
 from effort import examples
-from fake_arrays import CALL_S, ROUND_S, Card, CuPyArray, Tensor, installed
-from fake_cuda import fake_gpu, plainly
+from fake_gpu.arrays import CALL_S, ROUND_S, CuPyArray, Tensor, installed
+from fake_gpu.card import Card
+from fake_gpu.cuda import fake_gpu, plainly
 from hypothesis import given
 from hypothesis import strategies as st
 from strategies import make_device
@@ -156,7 +157,7 @@ class Emulated:
         self.name, self._library = name, library
 
     def _call(self, *_: object) -> None:
-        self._library.log.append(("call",))
+        self._library.called("call")
 
     copy_in = copy_out = kernel = other = linear = record = wait = synchronize = _call
 
@@ -173,7 +174,7 @@ class Emulated:
         begin_s = time.perf_counter()
         for _ in range(length):
             launch(x, y)
-        card.cuda.deviceSynchronize()
+        card.synchronise()
         return time.perf_counter() - begin_s
 
 
@@ -263,7 +264,7 @@ def test_each_run_of_a_program_stands_between_two_rounds_of_one_stream(
         nonlocal took_s
         assert in_one_stream
         kinds.append(kind)
-        library.log.append(("pace",))
+        library.called("pace")
         took_s = next(rounds)
         return took_s
 

@@ -9,10 +9,10 @@ from itertools import count
 from pathlib import Path
 from typing import Any, NoReturn
 
-import fake_cuda
 import pytest
 from effort import examples
-from fake_cuda import Launch
+from fake_gpu.card import FakeError
+from fake_gpu.cuda import Launch
 from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -155,7 +155,7 @@ def test_a_lost_card_ends_it_and_the_next_call_leaves_that_program_out(tmp_path:
         nonlocal is_lost
         is_lost = is_lost or name == "launchKernel"
         if is_lost:
-            raise fake_cuda.FakeError("an illegal memory access was encountered")
+            raise FakeError("an illegal memory access was encountered")
 
     cuda.fail_at = lose
     with pytest.raises(InputError, match="the GPU's context is lost"):

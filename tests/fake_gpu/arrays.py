@@ -1,9 +1,9 @@
-"""Stand-ins for CuPy and PyTorch on the emulated card, so that programs written for them run where there is neither.
+"""CuPy and PyTorch on the card, so that programs written for them run where there is neither.
 
 They know the calls that such programs make and no others, those of streamed layers among them. Each call of a pipeline
-is logged, and its bytes move: when the card is synchronised, in a random order that keeps to CUDA's rules
-(``fake_cuda``). So a wait that is missing, and weights that a copy has not brought yet or that those of another layer
-have taken the place of, show as output that is not verified. On the card's clock calls and rounds take time.
+is logged, and its bytes move when the card is synchronised. So a wait that is missing, and weights that a copy has not
+brought yet or that those of another layer have taken the place of, show as output that is not verified. Calls and
+rounds take time on the card's clock.
 """
 
 # ruff: noqa: ARG001, ARG005 - the libraries' arguments, whether emulated or not
@@ -17,15 +17,15 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from fake_cuda import LEGACY, FakeCuda
 
-Call = tuple[Any, ...]
-CALL_S = 1e-6
-ROUND_S = 1e-9  # of a float
+from fake_gpu.card import CALL_NS, LEGACY, Call, Card
+
+ROUND_NS = 1  # of a float
+CALL_S, ROUND_S = CALL_NS * 1e-9, ROUND_NS * 1e-9
 DTYPE = "float32"
 MINE = {  # by language: kernels of one's own, of seven rounds
     "cupy": """
@@ -45,73 +45,22 @@ def kernels(x, y):
 }
 
 
-class Card:
-    """The emulated card, the calls so far, the stream that is current, and a clock on which calls and rounds take time.
+def rounds(card: Card, compute: Callable[..., np.ndarray], values: np.ndarray, count: int) -> np.ndarray:
+    """What a kernel of so many rounds computes, which takes time."""
+    card.clock.take(ROUND_NS * count * values.size)
+    return compute(values, count)
 
-    ``places``: from what memory of the host it was copied.
-    """
 
-    def __init__(self, seed: int = 0) -> None:
-        self.cuda = FakeCuda(seed)
-        self.log: list[Call] = []
-        self.current = LEGACY
-        self.numbers = {LEGACY: 0}  # of streams, in the order in which they were made
-        self.pinned: list[np.ndarray] = []
-        self.places: list[str] = []
-        self.computed_s = 0.0
+def issue(card: Card, call: Call, work: Callable[[], None]) -> None:
+    """A call in the current stream."""
+    card.called(*call, card.number(card.current))
+    card.add(card.current, work)
 
-    def now_s(self) -> float:
-        return CALL_S * len(self.log) + self.computed_s
 
-    def rounds(self, compute: Callable[..., np.ndarray], values: np.ndarray, rounds: int) -> np.ndarray:
-        self.computed_s += ROUND_S * rounds * values.size
-        return compute(values, rounds)
-
-    def add(self, call: Call, work: Callable[[], None]) -> None:
-        """A call in the current stream."""
-        self.log.append((*call, self.numbers[self.current]))
-        self.cuda._add(self.current, work)
-
-    def fill(self, array: np.ndarray, value: float) -> None:
-        """Not of a pipeline, so not logged; of the legacy stream, as both libraries have it."""
-        self.cuda._add(LEGACY, lambda: array.fill(value))
-
-    def copy(self, direction: str, card: np.ndarray, host: np.ndarray) -> None:
-        assert card.shape == host.shape, (card.shape, host.shape)
-        to, source = (card, host) if direction == "h2d" else (host, card)
-        self.add((direction, host.nbytes, _offset(host), _offset(card)), lambda: np.copyto(to, source))
-
-    def perf_counter(self) -> float:
-        """The clock of a program."""
-        self.log.append(("clock",))
-        return float(len(self.log))
-
-    def synchronise(self) -> None:
-        self.log.append(("synchronise",))
-        self.cuda.deviceSynchronize()
-
-    def fetched(self, array: np.ndarray) -> np.ndarray:
-        """A copy for the host, which waits for the card."""
-        self.cuda.deviceSynchronize()
-        return array.copy()
-
-    @contextmanager
-    def within(self, stream: Stream) -> Iterator[None]:
-        before, self.current = self.current, stream.address
-        yield
-        self.current = before
-
-    def begin_capture(self, stream: Stream) -> None:
-        self.log.append(("capture",))
-        self.cuda.streamBeginCapture(stream.address, 0)
-
-    def end_capture(self, stream: Stream) -> int:
-        self.log.append(("captured",))
-        return self.cuda.graphInstantiate(self.cuda.streamEndCapture(stream.address))
-
-    def launch(self, graph: int, stream: Stream) -> None:
-        self.log.append(("graph",))
-        self.cuda.graphLaunch(graph, stream.address)
+def copy(card: Card, direction: str, on_card: np.ndarray, host: np.ndarray) -> None:
+    assert on_card.shape == host.shape, (on_card.shape, host.shape)
+    to, source = (on_card, host) if direction == "h2d" else (host, on_card)
+    issue(card, (direction, host.nbytes, _offset(host), _offset(on_card)), lambda: np.copyto(to, source))
 
 
 def _offset(array: np.ndarray) -> int:
@@ -119,29 +68,42 @@ def _offset(array: np.ndarray) -> int:
     return array.ctypes.data - array.base.ctypes.data if isinstance(array.base, np.ndarray) else 0
 
 
+def fill(card: Card, array: np.ndarray, value: float) -> None:
+    """Not of a pipeline, so not logged; of the legacy stream, as both libraries have it."""
+    card.add(LEGACY, lambda: array.fill(value))
+
+
+def fetched(card: Card, array: np.ndarray) -> np.ndarray:
+    """A copy for the host, which waits for the card."""
+    card.synchronise()
+    return array.copy()
+
+
+class Time:
+    """A program's module ``time``: that it reads the clock is logged."""
+
+    def __init__(self, card: Card) -> None:
+        self._card = card
+
+    def perf_counter(self) -> float:
+        self._card.called("clock")
+        return self._card.clock.seconds()
+
+
 class Stream:
     """``cupy.cuda.Stream`` and ``torch.cuda.Stream``."""
 
-    def __init__(self, card: Card, address: int) -> None:
-        self.card, self.address = card, address
-
-    @classmethod
-    def made(cls, card: Card, is_non_blocking: bool) -> Stream:
-        address = card.cuda.streamCreateWithFlags(int(is_non_blocking))
-        card.numbers[address] = len(card.numbers)
-        return cls(card, address)
+    def __init__(self, card: Card, address: int | None = None) -> None:
+        self.card, self.ptr = card, card.stream("non-blocking") if address is None else address
+        self._before: list[int] = []
 
     def __enter__(self) -> Stream:
-        self._before = [*getattr(self, "_before", []), self.card.current]
-        self.card.current = self.address
+        self._before.append(self.card.current)
+        self.card.current = self.ptr
         return self
 
     def __exit__(self, *_: object) -> None:
         self.card.current = self._before.pop()
-
-    @property
-    def ptr(self) -> int:
-        return self.address
 
     def record(self) -> Event:
         event = Event(self.card)
@@ -152,34 +114,51 @@ class Stream:
         self.wait_event(other.record())
 
     def wait_event(self, event: Event) -> None:
-        self.card.log.append(("wait", event.address, self.card.numbers[self.address]))
-        self.card.cuda.streamWaitEvent(self.address, event.address)
+        self.card.called("wait", event.address, self.card.number(self.ptr))
+        self.card.wait(self.ptr, event.address)
 
     def synchronize(self) -> None:
-        self.card.log.append(("synchronise", "stream", self.card.numbers[self.address]))
-        self.card.cuda.streamSynchronize(self.address)
+        self.card.called("synchronise", "stream", self.card.number(self.ptr))
+        self.card.synchronise(self.ptr)
 
     def begin_capture(self) -> None:
-        self.card.begin_capture(self)
+        self.card.called("capture")
+        self.card.begin_capture(self.ptr)
 
-    def end_capture(self) -> SimpleNamespace:
-        graph = self.card.end_capture(self)
-        return SimpleNamespace(launch=lambda stream: self.card.launch(graph, stream))
+    def end_capture(self) -> Graph:
+        self.card.called("captured")
+        return Graph(self.card, self.card.end_capture(self.ptr))
+
+
+class Graph(NamedTuple):
+    """``cupy.cuda.Graph``."""
+
+    card: Card
+    address: int
+
+    def launch(self, stream: Stream) -> None:
+        self.card.called("graph")
+        self.card.launch_graph(self.address, stream.ptr)
 
 
 class Event:
     """``cupy.cuda.Event`` and ``torch.cuda.Event``."""
 
     def __init__(self, card: Card) -> None:
-        self.card, self.address = card, card.cuda.eventCreateWithFlags(2)
+        self.card, self.address = card, card.event()
 
     def record(self, stream: Stream) -> None:
-        self.card.log.append(("record", self.address, self.card.numbers[stream.address]))
-        self.card.cuda.eventRecord(self.address, stream.address)
+        self.card.called("record", self.address, self.card.number(stream.ptr))
+        self.card.record(self.address, stream.ptr)
 
     def synchronize(self) -> None:
-        self.card.log.append(("synchronise", "event", self.address))
-        self.card.cuda.eventSynchronize(self.address)
+        self.card.called("synchronise", "event", self.address)
+        self.card.synchronise(event=self.address)
+
+
+def synchronise(card: Card) -> None:
+    card.called("synchronise")
+    card.synchronise()
 
 
 class CuPyArray:
@@ -193,24 +172,20 @@ class CuPyArray:
         return CuPyArray(self.card, self.values[part])
 
     def fill(self, value: float) -> None:
-        self.card.fill(self.values, value)
+        fill(self.card, self.values, value)
 
     def set(self, host: np.ndarray) -> None:
-        self._refuse_capture()
-        self.card.copy("h2d", self.values, host)
+        self.card.refuse_capture()
+        copy(self.card, "h2d", self.values, host)
 
     def get(self, out: np.ndarray | None = None, blocking: bool = True) -> np.ndarray:
-        self._refuse_capture()
+        self.card.refuse_capture()
         if out is None:
-            return self.card.fetched(self.values)
-        self.card.copy("d2h", self.values, out)
+            return fetched(self.card, self.values)
+        copy(self.card, "d2h", self.values, out)
         if blocking:
             Stream(self.card, self.card.current).synchronize()
         return out
-
-    def _refuse_capture(self) -> None:
-        if self.card.cuda._capturing:
-            raise RuntimeError("the current stream is capturing, so transfers are disallowed")
 
 
 class Address(int):
@@ -228,19 +203,19 @@ class Address(int):
 class Runtime:
     """``cupy.cuda.runtime``: a copy, which may be captured, from an address to another; one of them is the card's."""
 
-    def __init__(self, card: Card) -> None:
-        self.card = card
+    def __init__(self, card: Card, pinned: list[np.ndarray]) -> None:
+        self.card, self.pinned = card, pinned
 
     def memcpyAsync(self, to: int, source: int, size: int, kind: int, stream: int) -> None:  # noqa: N802
         assert kind == 4, "cudaMemcpyDefault"
-        card, address = (to, source) if isinstance(to, Address) else (source, to)
-        assert isinstance(card, Address)
+        part, address = (to, source) if isinstance(to, Address) else (source, to)
+        assert isinstance(part, Address)
         if size == 0:
             return
-        whole = next(a for a in self.card.pinned if a.ctypes.data <= address < a.ctypes.data + a.nbytes)
+        whole = next(a for a in self.pinned if a.ctypes.data <= address < a.ctypes.data + a.nbytes)
         first, floats = (address - whole.ctypes.data) // whole.itemsize, size // whole.itemsize
-        with self.card.within(Stream(self.card, stream)):
-            self.card.copy("h2d" if card is to else "d2h", card.values[:floats], whole[first : first + floats])
+        with Stream(self.card, stream):
+            copy(self.card, "h2d" if part is to else "d2h", part.values[:floats], whole[first : first + floats])
 
 
 def logistic(value: np.ndarray, rounds: int) -> np.ndarray:
@@ -252,6 +227,7 @@ def logistic(value: np.ndarray, rounds: int) -> np.ndarray:
 
 def fake_cupy(card: Card) -> dict[str, Any]:
     """The modules ``cupy`` and ``cupyx``."""
+    pinned: list[np.ndarray] = []
 
     class ElementwiseKernel:
         """The mean of all that it reads, through the logistic map, to all that it writes."""
@@ -274,17 +250,17 @@ def fake_cupy(card: Card) -> dict[str, Any]:
             def work() -> None:
                 index = np.arange(count)
                 mean = np.asarray(sum(a[index % a.size] for a in read)) / np.float32(len(read))
-                found = card.rounds(logistic, mean, arguments[len(self.read)])
+                found = rounds(card, logistic, mean, arguments[len(self.read)])
                 for to in written:
                     to[:] = found[: to.size]
 
-            card.add(("kernel",), work)
+            issue(card, ("kernel",), work)
 
     cuda = SimpleNamespace(
-        Stream=lambda non_blocking: Stream.made(card, non_blocking),
+        Stream=lambda non_blocking: Stream(card),
         Event=lambda disable_timing: Event(card),
-        Device=lambda: SimpleNamespace(synchronize=card.synchronise),
-        runtime=Runtime(card),
+        Device=lambda: SimpleNamespace(synchronize=partial(synchronise, card)),
+        runtime=Runtime(card, pinned),
         get_current_stream=lambda: Stream(card, card.current),
     )
     cuda.Stream.null = Stream(card, LEGACY)
@@ -297,8 +273,8 @@ def fake_cupy(card: Card) -> dict[str, Any]:
     )
 
     def empty_pinned(n: int, dtype: type) -> np.ndarray:
-        card.pinned.append(np.full(n, 77, dtype))
-        return card.pinned[-1]
+        pinned.append(np.full(n, 77, dtype))
+        return pinned[-1]
 
     return {"cupy": cupy, "cupyx": SimpleNamespace(empty_pinned=empty_pinned)}
 
@@ -352,9 +328,9 @@ class Tensor:
         assert self.on_card is not source.on_card
         self.card.places.append("pinned" if source.is_pinned else "pageable")
         if self.on_card:
-            self.card.copy("h2d", self.data, source.data)
+            copy(self.card, "h2d", self.data, source.data)
         else:
-            self.card.copy("d2h", source.data, self.data)
+            copy(self.card, "d2h", source.data, self.data)
         if not non_blocking:
             Stream(self.card, self.card.current).synchronize()
 
@@ -363,11 +339,11 @@ class Tensor:
         self.data[:] = np.random.default_rng(0).random(self.data.size, np.float32)
 
     def zero_(self) -> None:
-        self.card.fill(self.data, 0)
+        self.fill_(0)
 
     def fill_(self, value: float) -> None:
         if self.on_card:
-            self.card.fill(self.data, value)
+            fill(self.card, self.data, value)
         else:
             self.data.fill(value)
 
@@ -375,7 +351,7 @@ class Tensor:
         return Tensor(self.card, self.data.copy(), False)
 
     def cpu(self) -> Tensor:
-        return Tensor(self.card, self.card.fetched(self.data), False)
+        return Tensor(self.card, fetched(self.card, self.data), False)
 
 
 def legendre(x: np.ndarray, degree: int) -> np.ndarray:
@@ -396,7 +372,7 @@ def fake_torch(card: Card) -> dict[str, Any]:
             assert out.on_card
             assert all(a.on_card for a in arguments if isinstance(a, Tensor))
             assert np.broadcast_shapes(*(a.shape for a in read if isinstance(a, np.ndarray))) == out.data.shape
-            card.add(("kernel",), lambda: np.copyto(out.data, compute(*read, **more)))
+            issue(card, ("kernel",), lambda: np.copyto(out.data, compute(*read, **more)))
 
         return call
 
@@ -407,24 +383,25 @@ def fake_torch(card: Card) -> dict[str, Any]:
         return Tensor(card, rng.random(n, np.float32), device == "cuda")
 
     class CUDAGraph:
-        executable = 0
+        captured: Graph
 
         def replay(self) -> None:
-            card.launch(self.executable, Stream(card, card.current))
+            self.captured.launch(Stream(card, card.current))
 
     @contextmanager
-    def graph(captured: CUDAGraph, stream: Stream) -> Iterator[None]:
-        card.cuda.deviceSynchronize()
-        card.begin_capture(stream)
-        yield
-        captured.executable = card.end_capture(stream)
+    def graph(made: CUDAGraph, stream: Stream) -> Iterator[None]:
+        card.synchronise()
+        stream.begin_capture()
+        with stream:
+            yield
+        made.captured = stream.end_capture()
 
     cuda = SimpleNamespace(
-        Stream=lambda: Stream.made(card, True),
-        Event=lambda: Event(card),
-        stream=card.within,
+        Stream=partial(Stream, card),
+        Event=partial(Event, card),
+        stream=lambda stream: stream,
         default_stream=lambda: Stream(card, LEGACY),
-        synchronize=card.synchronise,
+        synchronize=partial(synchronise, card),
         CUDAGraph=CUDAGraph,
         graph=graph,
     )
@@ -436,7 +413,7 @@ def fake_torch(card: Card) -> dict[str, Any]:
         equal=lambda a, b: bool(np.array_equal(a.data, b.data)),
         lerp=operation(lambda a, b, weight: a + np.float32(weight) * (b - a)),
         addcmul=operation(lambda a, b, c, value: a + np.float32(value) * b * c),
-        special=SimpleNamespace(legendre_polynomial_p=operation(partial(card.rounds, legendre))),
+        special=SimpleNamespace(legendre_polynomial_p=operation(partial(rounds, card, legendre))),
     )
     return {"torch": torch}
 
@@ -498,7 +475,7 @@ class Linear(Module):
         assert x.on_card
         found = Tensor(x.card, np.full((len(x.data), len(weight.data)), np.nan, np.float32), True)
         taken, weights = x.data, weight.data  # where they are now: what is there may change until it runs
-        x.card.add(("kernel",), lambda: np.copyto(found.data, taken @ weights.T))
+        issue(x.card, ("kernel",), lambda: np.copyto(found.data, taken @ weights.T))
         found.made_by = weights, x
         return found
 
@@ -511,7 +488,7 @@ def grad(y: Tensor, x: Tensor, gradient: Tensor) -> tuple[Tensor]:
         weights, source = y.made_by
         found = Tensor(x.card, np.full(source.data.shape, np.nan, np.float32), True)
         compute = partial(np.matmul, gradient.data, weights[: gradient.data.shape[1]], out=found.data)
-        x.card.add(("kernel",), compute)
+        issue(x.card, ("kernel",), compute)
         y, gradient = source, found
     return (gradient,)
 
@@ -583,5 +560,5 @@ def installed(patch: pytest.MonkeyPatch) -> Card:
     card = Card()
     for name, module in (fake_cupy(card) | fake_torch(card)).items():
         patch.setitem(sys.modules, name, module)
-    patch.setattr(time, "perf_counter", card.now_s)
+    patch.setattr(time, "perf_counter", card.clock.seconds)
     return card

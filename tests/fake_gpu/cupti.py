@@ -1,7 +1,7 @@
-"""A CUPTI that is not there, with the names, numbers and fields of cupti-python 13, and a card for it to see.
+"""CUPTI, which sees what the card does, with the names, numbers and fields of cupti-python 13.
 
 ``install`` makes a folder that shows both to a Python process: ``cupti``, ``libcuda.so.1`` and what small programs call
-(:func:`copy`, :func:`launch` and so on). Its clock is the one of the emulated card (``fake_clock``).
+(:func:`copy`, :func:`launch` and so on).
 """
 
 # ruff: noqa: N802 - CUDA's names
@@ -15,7 +15,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from fake_clock import CALL_NS, WORK_NS, Clock
+from fake_gpu.card import LEGACY, WORK_NS, Card, nothing
 
 NONE_32, NONE_64 = (1 << 32) - 1, (1 << 64) - 1
 DEVICE, CONTEXT, NULL_STREAM = 0, 1, 7
@@ -93,7 +93,8 @@ NAMES: dict[tuple[int, int], str] = {}  # of calls, by domain and number
 enabled: set[int] = set()
 completed: list[Callable[[list[Any]], None]] = []
 waiting: list[Any] = []
-get_timestamp = Clock(10**18)
+CARD = Card(now_ns=10**18)
+get_timestamp = CARD.clock
 
 
 class cuptiError(Exception):  # noqa: N801 - its name
@@ -159,69 +160,44 @@ def emit(made: Any) -> None:
         waiting.append(made)
 
 
-# The card, as programs see it
+# What programs call
 
 
-ends: dict[int, int] = {NULL_STREAM: 0}  # when each stream is done
-synced = [0]
-correlations = [0]
-
-
-def _call(name: str, took_ns: int = CALL_NS, kind: ActivityKind = ActivityKind.RUNTIME) -> int:
-    """Its correlation."""
-    correlations[0] += 1
-    where = {"process_id": os.getpid(), "thread_id": threading.get_native_id(), "correlation_id": correlations[0]}
+def _call(name: str, start: int, kind: ActivityKind = ActivityKind.RUNTIME) -> int:
+    """Its correlation. ``start``: it may have waited since then."""
+    CARD.called(name)
+    where = {"process_id": os.getpid(), "thread_id": threading.get_native_id(), "correlation_id": len(CARD.log)}
     domain = CallbackDomain.DRIVER_API if kind == ActivityKind.DRIVER else CallbackDomain.RUNTIME_API
-    start = get_timestamp.take(took_ns)
-    emit(record(kind, cbid=number_of(name, domain), start=start, end=get_timestamp(), **where))
-    return correlations[0]
+    emit(record(kind, cbid=number_of(name, domain), start=start, end=CARD.clock(), **where))
+    return len(CARD.log)
 
 
-def _work(kind: ActivityKind, stream: int, correlation: int, **fields: Any) -> None:
-    start = max(get_timestamp(), ends[stream])
-    ends[stream] = start + WORK_NS
-    where = {"device_id": DEVICE, "context_id": CONTEXT, "stream_id": stream, "correlation_id": correlation}
-    emit(record(kind, start=start, end=ends[stream], **where, **fields))
+def _work(kind: ActivityKind, stream: int, call: str, **fields: Any) -> None:
+    correlation = _call(call, CARD.clock())
+    end = CARD.add(stream, nothing, took_ns=WORK_NS).end_ns
+    where = {"device_id": DEVICE, "context_id": CONTEXT, "stream_id": NULL_STREAM + CARD.number(stream)}
+    emit(record(kind, start=end - WORK_NS, end=end, correlation_id=correlation, **where, **fields))
 
 
 def stream(flag: int = StreamFlag.NON_BLOCKING) -> int:
-    made = NULL_STREAM + len(ends)
-    ends[made] = 0
-    emit(record(ActivityKind.STREAM, context_id=CONTEXT, stream_id=made, flag=flag))
+    made = CARD.stream("non-blocking")
+    emit(record(ActivityKind.STREAM, context_id=CONTEXT, stream_id=NULL_STREAM + CARD.number(made), flag=flag))
     return made
 
 
-def copy(size: int, stream: int = NULL_STREAM, direction: int = 1, memory: int = 2) -> None:
+def copy(size: int, stream: int = LEGACY, direction: int = 1, memory: int = 2) -> None:
     """To the card (direction 1) or from it (2), of memory that is pageable (1) or pinned (2)."""
     kinds = {"src_kind": memory, "dst_kind": 3} if direction == 1 else {"src_kind": 3, "dst_kind": memory}
-    _work(ActivityKind.MEMCPY, stream, _call("cudaMemcpyAsync_v3020"), bytes=size, copy_kind=direction, **kinds)
+    _work(ActivityKind.MEMCPY, stream, "cudaMemcpyAsync_v3020", bytes=size, copy_kind=direction, **kinds)
 
 
-def launch(name: str, stream: int = NULL_STREAM) -> None:
+def launch(name: str, stream: int = LEGACY) -> None:
     shape = {"grid_x": 8, "grid_y": 2, "grid_z": 1, "block_x": 128, "block_y": 1, "block_z": 1}
-    _work(ActivityKind.CONCURRENT_KERNEL, stream, _call("cudaLaunchKernel_v7000"), name=name, **shape)
-
-
-def _left_ns() -> int:
-    """Until all streams are done."""
-    return max(max(ends.values()) - get_timestamp(), 0)
-
-
-def synchronize() -> None:
-    start = get_timestamp()
-    correlation = _call("cudaDeviceSynchronize_v3020", CALL_NS + _left_ns())
-    where = {"context_id": CONTEXT, "stream_id": NONE_32, "correlation_id": correlation}
-    nothing = {"cuda_event_id": NONE_32, "cuda_event_sync_id": NONE_64, "type": 4}
-    emit(record(ActivityKind.SYNCHRONIZATION, start=start, end=get_timestamp(), **where, **nothing))
-
-
-def sleep_ns(length: int) -> None:
-    """The host does something else."""
-    get_timestamp.take(length)
+    _work(ActivityKind.CONCURRENT_KERNEL, stream, "cudaLaunchKernel_v7000", name=name, **shape)
 
 
 class Driver:
-    """Of libcuda.so.1 what the runner calls; ``synced`` counts the waits for the card."""
+    """Of libcuda.so.1 what the runner calls."""
 
     def cuInit(self, _: int) -> int:
         return 0 if int(os.environ.get(VISIBLE, "1")) else 100
@@ -231,8 +207,9 @@ class Driver:
         return 0
 
     def cuCtxSynchronize(self) -> int:
-        synced[0] += 1
-        _call("cuCtxSynchronize", CALL_NS + _left_ns(), ActivityKind.DRIVER)
+        start = CARD.clock()
+        CARD.synchronise()
+        _call("cuCtxSynchronize", start, ActivityKind.DRIVER)
         return 0
 
 
@@ -249,9 +226,8 @@ def be_there() -> None:
 
 def install(folder: Path) -> dict[str, str]:
     """Write what shows it to a process; the variables of the environment that it needs."""
-    (folder / "sitecustomize.py").write_text("import fake_cupti\nfake_cupti.be_there()\n")
+    (folder / "sitecustomize.py").write_text("from fake_gpu.cupti import be_there\nbe_there()\n")
     (folder / "cupti").mkdir()
     (folder / "cupti" / "__init__.py").write_text("")
-    (folder / "cupti" / "cupti.py").write_text("from fake_cupti import *\n")
-    here = os.path.dirname(os.path.abspath(__file__))
-    return {"PYTHONPATH": os.pathsep.join((str(folder), here))}
+    (folder / "cupti" / "cupti.py").write_text("from fake_gpu.cupti import *\n")
+    return {"PYTHONPATH": os.pathsep.join((str(folder), str(Path(__file__).parents[1])))}
