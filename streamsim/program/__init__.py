@@ -5,7 +5,6 @@ from streamsim.program.layers import (
     DIRECTIONS,
     Layer,
     Layers,
-    LayerStep,
     Offload,
     PassDirection,
     loading,
@@ -19,7 +18,6 @@ from streamsim.program.patterns import (
     ORDERS,
     PREFETCH_BUFFERS,
     STAGES,
-    Body,
     ChunkLoop,
     Config,
     Distance,
@@ -43,7 +41,6 @@ from streamsim.program.patterns import (
 )
 from streamsim.program.schedule import (
     FIRST_TOUCH,
-    LARGEST_JSON_BYTES,
     LAUNCHES,
     LEGACY_STREAM,
     MOST,

@@ -322,10 +322,6 @@ class Config(Checked, frozen=True):
         streams = min(self.streams, useful_streams(self.order, self.chunks))
         return replace(self, streams=streams, buffers=self.slots)
 
-    def without_ring(self) -> Config:
-        """Return the same configuration with device memory for every chunk."""
-        return replace(self, buffers=self.chunks if self.is_prefetch else None)
-
     def check(self, workload: Workload) -> None:
         """Raise InputError unless the workload can be cut and issued in this way."""
         if self.chunks > workload.most_chunks:
@@ -391,8 +387,11 @@ class _Pipeline:
         self._host_s = [workload.host_s(part) for part in chunks]
         self._inputs = self._arrays("in", [part.inputs for part in chunks], config.slots)
         self._outputs = self._arrays("out", [part.outputs for part in chunks], config.slots)
-        self._arrays("once_in", [workload.h2d_once])
-        self._once_in, self._once_out = _whole("once_in", workload.h2d_once), _whole("once_out", workload.d2h_once)
+        self._once_in = _at(self._arrays("once_in", [workload.h2d_once]), 0)
+        self._once_out: list[Piece] = [
+            (calls.Region(f"d_once_out{k}", 0, n), calls.Region(f"h_once_out{k}", 0, n))
+            for k, n in enumerate(workload.d2h_once)
+        ]
         sums = self._arrays("once_out", [part.d2h_once for part in chunks])
         # Without an output array, kernels write the last input.
         self._written = [*self._outputs, *sums] or self._inputs[-1:]
@@ -499,11 +498,6 @@ class _Pipeline:
 def _at(arrays: Arrays, chunk: int) -> list[Piece]:
     """Return the pieces that a chunk has of some arrays."""
     return [piece for array in arrays if (piece := array[chunk])]
-
-
-def _whole(prefix: str, sizes: Sequence[int]) -> list[Piece]:
-    """Return whole arrays, which have these bytes."""
-    return [(calls.Region(f"d_{prefix}{k}", 0, n), calls.Region(f"h_{prefix}{k}", 0, n)) for k, n in enumerate(sizes)]
 
 
 # The usual ways to cut and issue a workload. Chunk i of N runs in stream i mod S. ``more`` holds the fields ``memory``

@@ -160,14 +160,9 @@ class Kernel(_IssuedCall, frozen=True, tag_field="op", tag="kernel"):
 
 def _check_parts(parts: tuple[tuple[float, float], ...]) -> None:
     for k, (before, part) in enumerate(pairwise(((0.0, 0.0), *parts))):
-        if type(part) is not tuple or len(part) != 2:
-            raise errors.InputError(f"parts[{k}] = {part!r}: expected (share, seconds)")
-        errors.check_number(f"parts[{k}][0]", part[0], errors.LEAST_SHARE, 1.0)
-        errors.check_number(f"parts[{k}][1]", part[1], 0.0, errors.LONGEST_S)
-        if part[0] <= before[0] or part[1] < before[1]:
-            raise errors.InputError(
-                f"parts[{k}] = {part!r}: expected a larger part than the one before, and no less time"
-            )
+        is_pair = type(part) is tuple and len(part) == 2 and {float, int}.issuperset(map(type, part))
+        if not is_pair or not before[0] < part[0] <= 1 or not before[1] <= part[1] <= errors.LONGEST_S:
+            raise errors.InputError(f"parts[{k}] = {errors.shown(part)}: expected (share up to 1, seconds), ascending")
 
 
 class _EventCall(_IssuedCall, frozen=True):
@@ -386,7 +381,6 @@ def _check_capturable(schedule: Schedule) -> None:
 
 
 UNKNOWN = -1
-COLUMNS = ("issued_ns", "returned_ns", "start_ns", "end_ns")
 FIRST_TOUCH = "first touch of host memory"  # the name of host work: page faults in a copy of pageable memory
 LATEST_NS = 1 << 52  # 52 days, and exact as a float
 
@@ -426,17 +420,14 @@ class RecordedTimes(
     tracks: tuple[RecordedTrack, ...] = ()
 
     def __post_init__(self) -> None:
-        for name in COLUMNS:
-            column = getattr(self, name)
-            if len(column) != len(self):
-                raise errors.InputError(f"{name}: has {len(column)} entries, and issued_ns {len(self)}; give one an op")
-            if column and not (min(column) >= UNKNOWN and max(column) <= LATEST_NS):
-                raise errors.InputError(f"{name}: expected times from 0 to {LATEST_NS} ns, and -1 for none")
         for first, last in (("issued_ns", "returned_ns"), ("start_ns", "end_ns")):
-            pairs = zip(getattr(self, first), getattr(self, last), strict=True)
-            late = next((i for i, (begin, end) in enumerate(pairs) if begin > end), None)
-            if late is not None:
-                raise errors.InputError(f"{last}[{late}]: is before {first}[{late}]; give a later time")
+            begins, ends = getattr(self, first), getattr(self, last)
+            if not len(begins) == len(ends) == len(self):
+                raise errors.InputError(f"{first}, {last}: expected {len(self)} times each, one for each op")
+            for i, (begin, end) in enumerate(zip(begins, ends, strict=True)):
+                if not UNKNOWN <= begin <= end <= LATEST_NS:
+                    times = f"{begin}, {end}: expected times from 0 to {LATEST_NS} ns, or -1 for none"
+                    raise errors.InputError(f"{first}[{i}], {last}[{i}] = {times}, and no end before its begin")
 
     def __len__(self) -> int:
         return len(self.issued_ns)
@@ -501,11 +492,9 @@ def dump_schedule(
     }
     try:
         ops = b",\n".join(map(encode, schedule.ops))
-        tail = b"" if schedule.unchunked is None else b',"unchunked":' + encode(schedule.unchunked)
-        tail += b"" if recorded is None else b',"recorded":' + encode(recorded)
-        tail += b',"profile":' + encode(profile) if profile else b""
-        tail += b',"notes":' + encode(notes) if notes else b""
-        return encode(head)[:-1] + b',"ops":[\n' + ops + b"\n]" + tail + b"}\n"
+        more = {"unchunked": schedule.unchunked, "recorded": recorded, "profile": profile, "notes": notes}
+        tail = [b"," + encode({name: value})[1:-1] for name, value in more.items() if value]
+        return encode(head)[:-1] + b',"ops":[\n' + ops + b"\n]" + b"".join(tail) + b"}\n"
     except UnicodeEncodeError as error:
         raise errors.InputError(f"schedule: {errors.shown(error.object)} is not text that UTF-8 can hold") from None
 

@@ -580,7 +580,7 @@ def buffers(times: int) -> Change:
         if slots is None or slots * max(times, 1) >= pipeline.config.chunks:
             raise InputError("--buffers: no buffer is used twice that could be more of them")
         if not times:
-            return work.with_options(buffers=pipeline.config.without_ring().buffers)
+            return work.with_options(buffers=pipeline.config.chunks if pipeline.config.is_prefetch else None)
         return work.with_options(buffers=times * slots)
 
     def does(work: Work) -> str:

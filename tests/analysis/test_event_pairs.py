@@ -10,7 +10,7 @@ from strategies import NS, make_device
 from streamsim.analysis import shown_s, timed_alone
 from streamsim.device import device_names, load_device
 from streamsim.errors import InputError
-from streamsim.program import Layer, LayerStep, Point, Workload, WorkloadKernel, depth_first
+from streamsim.program import Layer, Layers, Point, Workload, WorkloadKernel, depth_first
 
 US = 1e-6
 
@@ -71,5 +71,5 @@ def test_no_schedule_is_made_of_times_that_no_device_has_read() -> None:
     with pytest.raises(InputError, match=r"timed_alone\(workload, device\)"):
         depth_first(workload, 2, 2)
     with pytest.raises(InputError, match="its time is that between two events"):
-        LayerStep("layer", Layer(1 << 20, workload.kernels)).launches()
+        Layers((Layer(1 << 20, workload.kernels),)).steps[0].launches()
     depth_first(timed_alone(workload, "h200"), 2, 2)

@@ -177,8 +177,14 @@ WITHOUT_CALLS = replace(WITHOUT_WORK, calls=COPIED.calls.rows(COPIED.calls.kind 
 GRAPH = simulate(replace(program(h2d(1, 4)), launch="graph"), make_device())
 VALUES: list[tuple[Callable[[], object], str]] = [
     (lambda: with_times(TIMES % (0, 1, 1, 2)), "schedule: recorded: has times of 1 ops; there are 2"),
-    (lambda: with_times(TIMES % (3, 1, 1, 2)), "schedule: recorded.returned_ns[0]: is before"),
-    (lambda: with_times(TIMES % (-2, 1, 1, 2)), "schedule: recorded.issued_ns: expected times from"),
+    (
+        lambda: with_times(TIMES % (3, 1, 1, 2)),
+        "schedule: recorded.issued_ns[0], returned_ns[0] = 3, 1: expected times from",
+    ),
+    (
+        lambda: with_times(TIMES % (-2, 1, 1, 2)),
+        "schedule: recorded.issued_ns[0], returned_ns[0] = -2, 1: expected times from",
+    ),
     (
         lambda: with_times(TIMES % ("", "", "", "") + LANES),
         "schedule: recorded.lanes[0].start_ns, end_ns: expected spans one after the other",
