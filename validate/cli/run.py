@@ -48,7 +48,7 @@ LARGEST_SEED = (1 << 63) - 1  # what a record holds
     click.IntRange(1, MOST_CONNECTIONS),
     multiple=True,
 )
-@option("--kernels", "A .cu or .py file with your own kernels. Repeatable.", FILE, multiple=True)
+@option("--kernels", "A .cu file with your own kernels. Repeatable.", FILE, multiple=True)
 @option("--no-calibrate", "Do not calibrate before and after.", is_flag=True)
 def run_command(
     schedules: tuple[Path, ...],

@@ -36,8 +36,7 @@ from streamsim_validate.run import BUDGET, FUNCTION, REPEATS, Task, check_langua
 )
 @options.option(
     "--kernels",
-    "A .cu or .py file with your own kernels, repeatable; with --as cupy or pytorch a .py file with the function"
-    f" {FUNCTION}.",
+    f"A .cu file with your own kernels, repeatable; with --as cupy or pytorch a .py file with the function {FUNCTION}.",
     options.FILE,
     multiple=True,
 )

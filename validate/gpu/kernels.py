@@ -32,14 +32,12 @@ class KernelSpec(msgspec.Struct, frozen=True):
 
     - ``source``: CUDA source with ``extern "C" __global__ void entry(const Arrays a)``; ``Arrays`` is declared for it.
       ``entry``: "" for the kernel's name.
-    - ``tolerance``: the largest difference between two runs over the same data, in its float32 outputs (0: none).
     - ``unit_bytes``: elements must be a multiple of it.
     """
 
     name: str
     source: str
     entry: str = ""
-    tolerance: float = 0.0
     unit_bytes: int = 1
 
     def __post_init__(self) -> None:
@@ -82,24 +80,17 @@ def run_file(path: str) -> dict[str, Any]:
 def load_kernels(path: str) -> list[str]:
     """Register the kernels of a file and return their names.
 
-    A ``.cu`` file: each ``extern "C" __global__ void NAME(const Arrays a)`` becomes the kernel NAME. A ``.py`` file is
-    executed, and calls :func:`register` itself. Raises InputError.
+    Each ``extern "C" __global__ void NAME(const Arrays a)`` becomes the kernel NAME. Raises InputError.
     """
-    before = dict(_REGISTRY)
-    if path.endswith(".cu"):
-        try:
-            source = read_source(path).decode()
-        except UnicodeDecodeError:
-            raise InputError(f"{path}: is not UTF-8 text") from None
-        for name in _ENTRY.findall(source):
-            register(KernelSpec(name, source))
-    elif path.endswith(".py"):
-        run_file(path)
-    else:
-        raise InputError(f"{path}: expected a .cu file (CUDA source) or a .py file that registers kernels")
-    found = sorted(name for name, spec in _REGISTRY.items() if before.get(name) is not spec)
+    try:
+        source = read_source(path).decode()
+    except UnicodeDecodeError:
+        raise InputError(f"{path}: is not UTF-8 text; give CUDA source") from None
+    found = sorted(_ENTRY.findall(source))
+    for name in found:
+        register(KernelSpec(name, source))
     if not found:
-        raise InputError(f'{path}: has no kernel: no extern "C" __global__ void NAME(...), no register(...)')
+        raise InputError(f'{path}: has no kernel: no extern "C" __global__ void NAME(...) in CUDA source')
     return found
 
 

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from streamsim.errors import InputError
 from streamsim.program import Copy, Direction, Kernel, MemoryKind, Region, Schedule
 from streamsim_validate.gpu.card import Gpu
-from streamsim_validate.gpu.kernels import FLOAT_BYTES
 
 Bytes = NDArray[np.uint8]
 
@@ -198,14 +197,9 @@ def outputs(schedule: Schedule) -> dict[Key, int]:
     return {Key(buffer.memory, buffer.name): buffer.bytes for buffer in schedule.buffers if buffer.name in written}
 
 
-def check_content(name: str, found: Bytes, expected: Bytes, tolerance: float = 0.0) -> None:
-    """Raise WrongOutputError naming the first wrong byte of a buffer. ``tolerance``: of its floats, 0 for none."""
+def check_content(name: str, found: Bytes, expected: Bytes) -> None:
+    """Raise WrongOutputError naming the first wrong byte of a buffer."""
     wrong = found != expected
-    if tolerance:
-        end = len(found) // FLOAT_BYTES * FLOAT_BYTES
-        is_, should = (content[:end].view(np.float32) for content in (found, expected))
-        with np.errstate(invalid="ignore", over="ignore"):
-            wrong[:end] &= ~np.repeat(np.abs(is_ - should) <= tolerance, FLOAT_BYTES)
     if wrong.any():
         first = int(np.argmax(wrong))
         raise WrongOutputError(

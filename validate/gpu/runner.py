@@ -35,7 +35,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
-from types import ModuleType, TracebackType
+from types import ModuleType
 from typing import Any
 
 FORMAT, VERSION = "streamsim_capture", 1
@@ -398,14 +398,6 @@ def run(words: Sequence[str]) -> None:
         runpy.run_path(words[0], run_name="__main__")
 
 
-def show_own_frames(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Show a program's exception without the frames of this runner."""
-    outer = (__file__, "<frozen runpy>")
-    while trace is not None and trace.tb_frame.f_code.co_filename in outer and trace.tb_next is not None:
-        trace = trace.tb_next
-    sys.__excepthook__(kind, error.with_traceback(trace), trace)
-
-
 def main(arguments: Sequence[str]) -> None:
     """Do what the ``arguments`` say: the mode, the file for the results, what is asked (JSON), the program's words.
 
@@ -434,7 +426,6 @@ def main(arguments: Sequence[str]) -> None:
     timed = [(run, *row) for run, other in enumerate(told["timed"]) for row in ranges_in(other)]
     atexit.register(finish, os.getpid(), path, recorder, ranges, timed, " ".join(words))  # behind all of the program's
     sys.meta_path.insert(0, Watcher(ranges))
-    sys.excepthook = show_own_frames
     return run(words)
 
 

@@ -2,7 +2,7 @@
 
 ``CUDA_DEVICE_MAX_CONNECTIONS`` is read once, when a process makes its context, so every number of connections
 is measured by a process of its own. They run one after another and append to one journal. Profiles are fitted to what
-was calibrated when all is measured, side by side.
+was calibrated when all is measured.
 
 A measuring process (``python -m streamsim_validate.run CONNECTIONS``) gets the plan on a line of stdin. It ends when
 stdin does, which is when the process that started it has ended, however that was.
@@ -14,10 +14,8 @@ import subprocess
 import sys
 from _thread import interrupt_main
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing, suppress
 from functools import partial
-from multiprocessing import get_all_start_methods, get_context
 from pathlib import Path
 from threading import Thread
 from time import sleep
@@ -66,9 +64,6 @@ COMPLAINT = "streamsim-validate: error: "  # a dying context may print more afte
 TIMES = 4  # of a repeat
 STDERR = 2  # the process's progress goes there
 SETTLING_S = 60.0  # for what is measured and not in the journal yet
-
-# Forked where that can be: a process that is spawned runs the caller's script again unless that guards against it.
-FORKED = "fork" if "fork" in get_all_start_methods() else None
 
 TakeSamples = Callable[[Gpu], Samples]
 
@@ -297,17 +292,16 @@ def _builtins(value: msgspec.Struct) -> dict[str, Any]:
 
 
 def with_profiles(record: records.Record) -> records.Record:
-    """Return the record with the profiles that the samples of its calibrations show, fitted side by side.
+    """Return the record with the profiles that the samples of its calibrations show.
 
     One that cannot be fitted is said on the terminal and is missing.
     """
-    samples = [plain for run in record.runs for plain in (run.samples, run.samples_after)]
-    if not any(samples):
-        return record
-    say("fitting the calibrations")
-    with ProcessPoolExecutor(min(len(samples), os.cpu_count() or 1), mp_context=get_context(FORKED)) as pool:
-        profiles = pool.map(_fitted, samples)
-        runs = [msgspec.structs.replace(run, before=next(profiles), after=next(profiles)) for run in record.runs]
+    if any(run.samples or run.samples_after for run in record.runs):
+        say("fitting the calibrations")
+    runs = (
+        msgspec.structs.replace(run, before=_fitted(run.samples), after=_fitted(run.samples_after))
+        for run in record.runs
+    )
     return msgspec.structs.replace(record, runs=tuple(runs))
 
 
