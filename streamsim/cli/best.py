@@ -48,7 +48,7 @@ from streamsim.cli.work import (
     timed_alone_noted,
     workload_inputs,
 )
-from streamsim.code import FRONT_END_OF, LANGUAGES, Language, code_of, code_of_layers, training_program
+from streamsim.code import FRONT_END_OF, LANGUAGES, Language, code_of, code_of_schedule, training_program
 from streamsim.collector import collector_off
 from streamsim.errors import InputError, one_line
 from streamsim.files import write_text
@@ -182,7 +182,8 @@ def _layers(params: dict[str, Any], layers: Layers) -> _Found:
         found = best_offload(layers, card, asked.memory_limit, reserve, on_host, progress, budget)
     limits = {"reserve_bytes": reserve, "host_memory_limit_bytes": on_host}
     inputs = {"layers": msgspec.to_builtins(layers), **limits, **asked.inputs()}
-    return _Found(found, inputs, partial(code_of_layers, layers, found.simplest.config))
+    schedule = found.simplest.config.schedule(layers)
+    return _Found(found, inputs, partial(code_of_schedule, schedule))
 
 
 def _program(context: click.Context, given: Given) -> _Found:

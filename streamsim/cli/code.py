@@ -42,7 +42,7 @@ def code_command(context: click.Context, /, language: Written | None, output: Pa
     one line of JSON; it takes --chunks, --streams, --buffers, --repeat and --work (rounds of the stand-in; without it
     the stand-in takes the time of --kernel).
     A schedule is written out call by call; of a recorded program, whose steps repeat, the loop is written. The device
-    changes nothing. With --layers: a PyTorch nn.Sequential whose weights are streamed.
+    changes nothing. With --layers, the copies and kernels of all passes are written out.
 
     With --as schedule, the schedule is written as JSON, which predict, explain, check and streamsim-validate run take.
 
@@ -52,7 +52,7 @@ def code_command(context: click.Context, /, language: Written | None, output: Pa
       streamsim code workload.toml --chunks 32 --order prefetch --buffers 2 --as pytorch
       streamsim code schedule.json --as cuda-c++ -o pipeline.cu
       streamsim code program.json --as pytorch -o pipeline.py
-      streamsim code --layers layers.toml --depth 3 --resident head --as pytorch -o offload.py
+      streamsim code --layers layers.toml --depth 3 --resident head --passes 1 --as cupy -o offload.py
       streamsim code --h2d 64MiB --kernel 0.57ms --d2h 64MiB --chunks 16 --streams 4 --as schedule -o schedule.json
     """  # noqa: D301 - click wants the backspace itself
     issued = read_issued(context)
@@ -61,7 +61,7 @@ def code_command(context: click.Context, /, language: Written | None, output: Pa
     front_end = issued.workload.front_end if isinstance(issued, Source) else ""
     language = language or code.language_of(front_end)
     if language is None:
-        languages = ("pytorch",) if isinstance(issued, LayersSource | Loop) else code.LANGUAGES
+        languages = ("pytorch",) if isinstance(issued, Loop) else code.LANGUAGES
         why = f"the workload's front_end {shown(front_end)} is no language" if front_end else "no language"
         raise InputError(f"--as: {why}; give one of {', '.join(languages)}")
     text = code_of_issued(issued, language)
@@ -94,9 +94,10 @@ def code_of_issued(issued: Issued, language: Written) -> str:
                 return code.code_of(issued.workload, issued.config, language)
             return dump_schedule(issued.config.schedule(issued.workload)).decode()
         case LayersSource():
+            schedule = issued.config.schedule(issued.layers)
             if language != SCHEDULE:
-                return code.code_of_layers(issued.layers, issued.config, language)
-            return dump_schedule(issued.config.schedule(issued.layers)).decode()
+                return code.code_of_schedule(schedule, language)
+            return dump_schedule(schedule).decode()
 
 
 def code_of_steps_noted(schedule: Schedule, language: code.Language, depth: int = 0) -> str:

@@ -203,7 +203,7 @@ def _written_ops(schedule: program.Schedule) -> list[program.Op]:
     if len(ops) > MOST_OPS:
         raise InputError(
             f"ops: {len(ops)} calls written out are no program to read (at most {MOST_OPS}); give the options of"
-            " predict in place of a schedule, and its loop is written"
+            " predict in place of a schedule, and its loop is written; with --layers, fewer --passes"
         )
     if not any(isinstance(op, program.Copy | program.Kernel) for op in ops):
         raise InputError("ops: nothing is copied or run; a program needs a copy or a kernel")

@@ -13,6 +13,7 @@ from fake_gpu.arrays import Time, fake_cupy, fake_torch
 from fake_gpu.card import Call, Card
 from hypothesis import given
 from hypothesis import strategies as st
+from layered import Times, directions, layers_of, models, names_of
 from msgspec.structs import replace
 from strategies import program, schedules
 from whole_workloads import whole_programs
@@ -24,8 +25,11 @@ from streamsim.program import (
     Buffer,
     Config,
     Copy,
+    HostMemory,
     Kernel,
     Launch,
+    Offload,
+    PassDirection,
     RecordEvent,
     Region,
     Schedule,
@@ -111,6 +115,23 @@ def test_a_schedule_is_written_out_call_by_call(schedule: Schedule, language: La
             code_of_schedule(schedule, language)
         return
     assert_makes_the_calls(code_of_schedule(schedule, language), language, schedule)
+
+
+@examples(60)
+@given(models(), directions, st.sampled_from(("pinned", "pageable")), st.sampled_from(PYTHON), st.integers(0, 9))
+def test_streamed_layers_are_written_out_and_verified(
+    model: tuple[list[Times], frozenset[int], int, int],
+    direction: PassDirection,
+    memory: HostMemory,
+    language: Language,
+    seed: int,
+) -> None:
+    times, resident, depth, passes = model
+    layers = layers_of(*((4 * copied, run) for copied, run in times), passes=passes, direction=direction)
+    schedule = Offload(depth, names_of(resident), memory).schedule(layers)
+    text = code_of_schedule(schedule, language)
+    assert ("pin" in text) is (memory == "pinned" and len(resident) < len(times))
+    assert assert_makes_the_calls(text, language, schedule, seed)
 
 
 @pytest.mark.parametrize("language", PYTHON)

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 from code_calls import Call, assert_are_the_calls_of
 from emulated_nvcc import COMPILER, compile_for_the_host, includes_of, on_the_host
+from layered import layers_of
 
 from streamsim.code import code_of, code_of_schedule
-from streamsim.program import Config, workload_of_sizes
+from streamsim.program import Config, Offload, workload_of_sizes
 
 EVEN = workload_of_sizes([400], ["1us"], [400])
 ROWS = workload_of_sizes([280] * 2, ["1us", "2us/3"], [560], elements=70)
@@ -26,6 +27,9 @@ CASES = {
     "no output": (workload_of_sizes([400], ["1us"], h2d_once=[16]), Config("depth-first", 5, 2, 2)),
     "no input": (workload_of_sizes((), ["1us"], [400]), Config("depth-first", 5, 2)),
 }
+SCHEDULES = {name: config.schedule(workload) for name, (workload, config) in CASES.items()}
+LAYERS = layers_of((40, 9), (64, 3), (20, 5), (48, 7), passes=2, direction="both")
+SCHEDULES["layers"] = Offload(2, ("layer1",)).schedule(LAYERS)
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +39,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.skip("no g++")
     folder = tmp_path_factory.mktemp("cuda")
     texts = [code_of(workload, config, "cuda-c++") for workload, config in CASES.values()]
-    texts += [code_of_schedule(config.schedule(workload), "cuda-c++") for workload, config in CASES.values()]
+    texts += [code_of_schedule(schedule, "cuda-c++") for schedule in SCHEDULES.values()]
     parts = [on_the_host(text, f"program_{k}") for k, text in enumerate(texts)]
     choice = "".join(f"  if (which == {k}) return program_{k}::Main(argc - 1, argv + 1);\n" for k in range(len(texts)))
     main = f"int main(int argc, char** argv) {{\n  int which = atoi(argv[1]);\n{choice}  return 3;\n}}\n"
@@ -52,21 +56,19 @@ def calls(log: str) -> list[Call]:
     ]
 
 
-@pytest.mark.parametrize("is_written_out", [False, True])
-@pytest.mark.parametrize("name", CASES)
-def test_a_program_makes_the_calls_of_its_pattern(compiled: Path, name: str, is_written_out: bool) -> None:
-    which = list(CASES).index(name) + len(CASES) * is_written_out
+@pytest.mark.parametrize(("which", "name"), [*enumerate([*CASES, *SCHEDULES])])
+def test_a_program_makes_the_calls_of_its_schedule(compiled: Path, which: int, name: str) -> None:
     arguments = [str(compiled), str(which), "--repeat", "2", "--work", "2"]
     done = subprocess.run(arguments, capture_output=True, text=True, check=False)
     said = json.loads(done.stdout)
     assert (done.returncode, said["verified"], said["repeat"]) == (0, True, 2)
     assert len(said["issue_s"]) == len(said["wall_s"]) == 2
     assert all(0 < issue_s < wall_s for issue_s, wall_s in zip(said["issue_s"], said["wall_s"], strict=True))
-    workload, config = CASES[name]
-    streams = 3 if config.is_prefetch else config.streams
-    if not is_written_out:
-        assert (said["chunks"], said["streams"]) == (config.chunks, streams)
-    assert_are_the_calls_of(config.schedule(workload), calls(done.stderr), streams, is_forked_once=True)
+    schedule = SCHEDULES[name]
+    streams = len(schedule.streams)
+    if which < len(CASES):
+        assert (said["chunks"], said["streams"]) == (CASES[name][1].chunks, streams)
+    assert_are_the_calls_of(schedule, calls(done.stderr), streams, is_forked_once=True)
 
 
 @pytest.mark.parametrize("arguments", [["--chunks", "26"], ["--streams", "0"], ["--nonsense", "1"], ["--work"]])

@@ -1,9 +1,8 @@
 """CuPy and PyTorch on the card, so that programs written for them run where there is neither.
 
-They know the calls that such programs make and no others, those of streamed layers among them. Each call of a pipeline
-is logged, and its bytes move when the card is synchronised. So a wait that is missing, and weights that a copy has not
-brought yet or that those of another layer have taken the place of, show as output that is not verified. Calls and
-rounds take time on the card's clock.
+They know the calls that such programs make and no others. Each call of a pipeline is logged, and its bytes move when
+the card is synchronised. So a missing wait shows as output that is not verified. Calls and rounds take time on the
+card's clock.
 """
 
 # ruff: noqa: ARG001, ARG005 - the libraries' arguments, whether emulated or not
@@ -13,8 +12,8 @@ from __future__ import annotations
 import re
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -26,7 +25,6 @@ from fake_gpu.card import CALL_NS, LEGACY, Call, Card
 
 ROUND_NS = 1  # of a float
 CALL_S, ROUND_S = CALL_NS * 1e-9, ROUND_NS * 1e-9
-DTYPE = "float32"
 MINE = {  # by language: kernels of one's own, of seven rounds
     "cupy": """
 import cupy
@@ -280,53 +278,22 @@ def fake_cupy(card: Card) -> dict[str, Any]:
 
 
 class Tensor:
-    """``torch.Tensor``, on the host, pinned or not, or on the card."""
-
-    is_pinned = False
-    dtype = DTYPE
-    made_by: tuple[np.ndarray, Tensor] | None = None  # the weights and the input of the linear layer
+    """``torch.Tensor``, on the host or on the card."""
 
     def __init__(self, card: Card, data: np.ndarray, on_card: bool) -> None:
         self.card, self.data, self.on_card = card, data, on_card
 
-    def __len__(self) -> int:
-        return len(self.data)
-
-    def __getitem__(self, part: Any) -> Tensor:
-        found = self.like(self.data[part])
-        found.made_by = self.made_by
-        return found
-
-    def like(self, data: np.ndarray) -> Tensor:
-        found = Tensor(self.card, data, self.on_card)
-        found.is_pinned = self.is_pinned
-        return found
+    def __getitem__(self, part: slice) -> Tensor:
+        return Tensor(self.card, self.data[part], self.on_card)
 
     def numel(self) -> int:
         return self.data.size
-
-    def detach(self) -> Tensor:
-        return self.like(self.data)
-
-    def requires_grad_(self) -> Tensor:
-        return self
-
-    def to(self, device: str = "", dtype: str = DTYPE) -> Tensor:
-        assert (device, dtype) == ("cuda", DTYPE)
-        return Tensor(self.card, self.data.copy(), True)
-
-    def pin_memory(self) -> Tensor:
-        assert not self.on_card
-        found = self.clone()
-        found.is_pinned = True
-        return found
 
     def copy_(self, source: Tensor, non_blocking: bool = False) -> None:
         if not self.on_card and not source.on_card:
             np.copyto(self.data, source.data)
             return
         assert self.on_card is not source.on_card
-        self.card.places.append("pinned" if source.is_pinned else "pageable")
         if self.on_card:
             copy(self.card, "h2d", self.data, source.data)
         else:
@@ -376,7 +343,7 @@ def fake_torch(card: Card) -> dict[str, Any]:
 
         return call
 
-    def empty(n: int, device: str = "cpu", pin_memory: bool = False, dtype: str = DTYPE) -> Tensor:
+    def empty(n: int, device: str = "cpu", pin_memory: bool = False) -> Tensor:
         return Tensor(card, np.full(n, 77, np.float32), device == "cuda")
 
     def rand(n: int, device: str = "cpu", pin_memory: bool = False) -> Tensor:
@@ -416,143 +383,6 @@ def fake_torch(card: Card) -> dict[str, Any]:
         special=SimpleNamespace(legendre_polynomial_p=operation(partial(rounds, card, legendre))),
     )
     return {"torch": torch}
-
-
-# Streamed layers
-
-
-class Parameter:
-    """``torch.nn.Parameter``: its ``data`` may become other floats, of the host or the card, of as many elements."""
-
-    def __init__(self, values: Tensor) -> None:
-        self.data, self.shape, self.dtype = values, values.data.shape, values.dtype
-
-
-class Module:
-    """``torch.nn.Module``: parameters and modules are found among its attributes, in their order."""
-
-    def parameters(self) -> Iterator[Parameter]:
-        for value in vars(self).values():
-            if isinstance(value, Parameter):
-                yield value
-            elif isinstance(value, Module):
-                yield from value.parameters()
-
-    def to(self, device: str) -> None:
-        for parameter in self.parameters():
-            parameter.data = parameter.data.to(device)
-
-    def __call__(self, x: Tensor) -> Tensor:
-        found: Tensor = self.forward(x)  # type: ignore[attr-defined]
-        return found
-
-
-def parameters_to_vector(parameters: Iterable[Parameter]) -> Tensor:
-    several = [parameter.data for parameter in parameters]
-    assert not any(one.on_card for one in several)
-    return Tensor(several[0].card, np.concatenate([one.data.ravel() for one in several]), False)
-
-
-def vector_to_parameters(vector: Tensor, parameters: Iterable[Parameter]) -> None:
-    first = 0
-    for parameter in parameters:
-        count = int(np.prod(parameter.shape))
-        parameter.data = vector.like(vector.data[first : first + count].reshape(parameter.shape))
-        first += count
-
-
-class Linear(Module):
-    """``torch.nn.Linear`` without a bias; ``normal_`` gives it its weights."""
-
-    def __init__(self, card: Card, features: int, outputs: int, bias: bool) -> None:
-        assert not bias
-        assert outputs >= 1
-        self.weight = Parameter(Tensor(card, np.full((outputs, features), np.nan, np.float32), False))
-
-    def forward(self, x: Tensor) -> Tensor:
-        weight = self.weight.data
-        assert weight.on_card
-        assert x.on_card
-        found = Tensor(x.card, np.full((len(x.data), len(weight.data)), np.nan, np.float32), True)
-        taken, weights = x.data, weight.data  # where they are now: what is there may change until it runs
-        issue(x.card, ("kernel",), lambda: np.copyto(found.data, taken @ weights.T))
-        found.made_by = weights, x
-        return found
-
-
-def grad(y: Tensor, x: Tensor, gradient: Tensor) -> tuple[Tensor]:
-    """``torch.autograd.grad`` through linear layers and the first of their outputs, a kernel for each layer."""
-    while y is not x:
-        assert y.made_by
-        assert gradient.on_card
-        weights, source = y.made_by
-        found = Tensor(x.card, np.full(source.data.shape, np.nan, np.float32), True)
-        compute = partial(np.matmul, gradient.data, weights[: gradient.data.shape[1]], out=found.data)
-        issue(x.card, ("kernel",), compute)
-        y, gradient = source, found
-    return (gradient,)
-
-
-class Sequential(Module):
-    """``torch.nn.Sequential``."""
-
-    def __init__(self, *layers: Module) -> None:
-        self.layers = layers
-
-    def parameters(self) -> Iterator[Parameter]:
-        for layer in self.layers:
-            yield from layer.parameters()
-
-    def __len__(self) -> int:
-        return len(self.layers)
-
-    def __iter__(self) -> Iterator[Module]:
-        return iter(self.layers)
-
-    def __getitem__(self, k: int) -> Module:
-        return self.layers[k]
-
-
-def fake_torch_with_layers(card: Card) -> dict[str, Any]:
-    """The modules ``torch``, ``torch.nn``, ``torch.nn.utils`` and ``torch.utils.benchmark``."""
-    rng = np.random.default_rng(0)
-
-    def on_host(values: np.ndarray) -> Tensor:
-        return Tensor(card, values.astype(np.float32), False)
-
-    def normal_(parameter: Parameter, std: float) -> None:
-        parameter.data = on_host(np.asarray(std * rng.normal(size=parameter.shape)))
-
-    utils = SimpleNamespace(parameters_to_vector=parameters_to_vector, vector_to_parameters=vector_to_parameters)
-    nn = SimpleNamespace(
-        Module=Module,
-        Parameter=Parameter,
-        Linear=partial(Linear, card),
-        Sequential=Sequential,
-        init=SimpleNamespace(normal_=normal_),
-        utils=utils,
-    )
-    torch = fake_torch(card)["torch"]
-    torch.nn = nn
-    torch.set_grad_enabled, torch.enable_grad = lambda mode: None, nullcontext
-    torch.autograd = SimpleNamespace(grad=grad)
-    torch.zeros = lambda n: on_host(np.zeros(n))
-    torch.randn = lambda *shape: on_host(np.asarray(rng.normal(size=shape)))
-    torch.cuda.max_memory_allocated = lambda: 4096
-    benchmark = SimpleNamespace(Timer=_Timer)
-    return {"torch": torch, "torch.nn": nn, "torch.nn.utils": utils, "torch.utils.benchmark": benchmark}
-
-
-class _Timer:
-    """``torch.utils.benchmark.Timer``: a millisecond goes by for all runs together."""
-
-    def __init__(self, stmt: str, globals: dict[str, Any]) -> None:
-        self._statement, self._globals = stmt, globals
-
-    def timeit(self, number: int) -> SimpleNamespace:
-        for _ in range(number):
-            exec(self._statement, dict(self._globals))
-        return SimpleNamespace(mean=1e-3 / number)
 
 
 def installed(patch: pytest.MonkeyPatch) -> Card:

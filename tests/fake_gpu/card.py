@@ -53,16 +53,12 @@ def nothing() -> None:
 
 
 class Card:
-    """``log``: the calls of the host, in the words of the face that made them. ``current``: the libraries' stream.
-
-    ``places``: from what memory of the host, or to what, PyTorch copied.
-    """
+    """``log``: the calls of the host, in the words of the face that made them. ``current``: the libraries' stream."""
 
     def __init__(self, seed: int = 0, now_ns: int = 0) -> None:
         self.log: list[Call] = []
         self.clock = Clock(now_ns)
         self.current = LEGACY
-        self.places: list[str] = []
         self.streams: dict[int, str] = {LEGACY: "legacy"}  # kinds, in the order in which they were made
         self.events: dict[int, Node | None] = {}  # as last recorded
         self._last: dict[int, Node] = {}  # of each stream

@@ -67,7 +67,6 @@ LINES = {
     "code bytes.json --as cupy": "ops[0].bytes = 6: the arrays of a program hold floats",
     "code many.json --as cupy": "ops: 2001 calls written out are no program to read",
     "code loop.toml --as cupy": "--as cupy: a training loop is a program of PyTorch",
-    "code --layers model.toml --as cupy": "language = 'cupy': layers are modules of PyTorch; write them --as pytorch",
     # Grids
     "best --h2d 4KiB --max-chunks 1000000 --max-streams 1000": "chunks, streams = 1000000, 1000 numbers...give fewer",
     "best --h2d 4KiB --h2d-once 8 --memory-limit 8": "memory_limit_bytes = 8 (8 B)...takes 40 B...take 8 B of it: cut",
