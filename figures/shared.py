@@ -95,9 +95,6 @@ def tidy(axes: Any) -> None:
 def legend(figure: Figure, axes: Any, columns: int) -> None:
     """Put the legend of ``axes`` below the figure, beside no data."""
     handles, labels = axes.get_legend_handles_labels()
-    if not handles and axes.get_legend() is not None:
-        handles = axes.get_legend().legend_handles
-        labels = [handle.get_label() for handle in handles]
     figure.legend(handles, labels, loc="outside lower center", ncols=columns, fontsize=SMALL_PT, frameon=False)
 
 

@@ -32,7 +32,6 @@ from streamsim.report.pictures import (
     plot_gantts,
     plot_remedied,
     save_picture,
-    set_title,
 )
 from streamsim.report.texts import (
     LONGEST_CELL,
@@ -44,7 +43,6 @@ from streamsim.report.texts import (
     gantt,
     in_html,
     in_markdown,
-    spelled_out,
     title_of,
     to_csv,
 )

@@ -91,8 +91,6 @@ def test_programs_are_run_verified_and_compared(tmp_path: Path) -> None:
         assert sum(one["n"] for one in errors.values()) == COUNT
         if (bound := errors.get(f"{language} device-bound")) is not None:
             assert bound["median_percent"] < 15, (language, bound)
-        low, high = found["host_speeds"][language]
-        assert 0.3 < low <= high < 4
 
 
 def test_a_plan_is_written_run_and_compared(tmp_path: Path) -> None:

@@ -10,15 +10,14 @@ import pytest
 from fake_gpu.cuda import CARD
 
 from streamsim.device import KernelCost, load_device
-from streamsim.model import simulate
 from streamsim_validate.compare import predict_device_s
-from streamsim_validate.records import Entry, Machine, Recipe, Record, Run, Spans, closed, digest, write_record
+from streamsim_validate.records import Entry, Machine, Recipe, Record, Run, digest, write_record
 from streamsim_validate.suites import EVEN, HEAVY, LIGHT, MI, SMALL, suite
 
 pytestmark = pytest.mark.ci
 
 FIGURES = Path(__file__).parents[2] / "figures"
-NAMES = ("accuracy", "formulas", "speedup", "connections", "timelines", "uncertainty")
+NAMES = ("accuracy", "formulas", "speedup", "connections", "uncertainty")
 # Of the standard suite's grid, the chunks at most. Two figures show the whole grid, the others what there is: one
 # predicts each schedule without each effect, one on a hundred devices.
 MOST_CHUNKS = dict.fromkeys(NAMES, 16) | {"speedup": 128, "connections": 128, "uncertainty": 4}
@@ -39,10 +38,7 @@ def an_entry(recipe: Recipe) -> Entry:
     """As if measured 10 % above the ideal device."""
     schedule = recipe.schedule()
     samples = (1.1 * predict_device_s(schedule, DEVICE),)
-    ran = [span for span in simulate(closed(schedule), DEVICE) if span.engine is not None]
-    spans = Spans(tuple(round(one.start_s * 1e9) for one in ran), tuple(round(one.end_s * 1e9) for one in ran))
-    traced = spans if recipe.arguments["chunks"] == 16 else None
-    return Entry(recipe.key, digest(schedule), "ok", True, recipe, None, samples, samples, (1e-9,), traced)
+    return Entry(recipe.key, digest(schedule), "ok", True, recipe, None, samples, samples, (1e-9,))
 
 
 @cache

@@ -24,7 +24,7 @@ from streamsim_validate.cli import tune as tune_cli
 from streamsim_validate.compare import compare
 from streamsim_validate.gpu import Gpu, KernelSpec, Key, check_fits, find_kernel, kernels, load_kernels
 from streamsim_validate.gpu.kernels import widths_of
-from streamsim_validate.records import Group, Recipe, Spans, read_record
+from streamsim_validate.records import Group, Recipe, read_record
 from streamsim_validate.run import Plan, Planned, campaign, check_language
 from streamsim_validate.run.programs import function_of
 from streamsim_validate.suites import sincos, suite
@@ -149,7 +149,6 @@ CALLS: list[tuple[Callable[..., object], tuple[Any, ...], str]] = [
         (read_samples, (Path(name),), f"{name}...no calibration samples")
         for name in ("plain.gz", "object.gz", "damaged.gz", "torn.gz")
     ),
-    (Spans, ((0,), (-1,)), "timeline: expected times from 0 to 86400000000000 ns"),
     *(
         (with_wall, (s,), "...has a time of more than 86400 s, which no clock")
         for s in (-1e308, 86_401.0, float("nan"))

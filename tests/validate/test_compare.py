@@ -35,12 +35,10 @@ from streamsim_validate.compare import (
     expectations,
     percentile95,
     predict_device_s,
-    time_lines,
-    worst_lines,
 )
 from streamsim_validate.compare.comparison import Absent, Choice, Coverage, choose, summarise, to_rows
 from streamsim_validate.compare.predictions import classify, formulas
-from streamsim_validate.records import Entry, Record, Spans, digest, read_record, write_record
+from streamsim_validate.records import Entry, Record, digest, read_record, write_record
 
 
 def test_errors_are_signed_and_relative_to_the_median_and_the_noise_is_half_the_quartile_distance() -> None:
@@ -189,18 +187,6 @@ def test_formulas_take_whole_stages_and_know_when_nothing_overlaps() -> None:
     assert found["van Werkhoven 2014"] == pytest.approx(3 * US)
     for schedule in (depth_first(WORKLOAD, 2, 1), serial(WORKLOAD, 2), depth_first(WORKLOAD, 1, 1)):
         assert list(formulas(schedule, device, WORKLOAD).values()) == pytest.approx([4 * US] * 5)
-
-
-def test_a_recorded_time_line_stands_beside_the_predicted_one() -> None:
-    seen = Spans((0, 1500, 4000), (1000, 3500, 5000))
-    record = a_record(an_entry(a_recipe(**ONE), (5.0,), timeline=seen), profile=a_device())
-    predicted, measured = time_lines(record, compare(record).rows[0])
-    assert measured is not None
-    assert [list(column)[:3] for column in (measured.start, measured.end)] == [list(seen.start_ns), list(seen.end_ns)]
-    assert predicted.makespan_s == pytest.approx(4 * US)
-    assert list(predicted.engine) == list(measured.engine)
-    (line, other) = worst_lines(record, compare(record).rows).lines
-    assert [list(shown.timeline.end) for shown in (line, other)] == [list(measured.end), list(predicted.end)]
 
 
 def test_a_tolerance_names_a_statistic_and_its_group() -> None:

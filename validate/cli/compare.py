@@ -9,7 +9,7 @@ from streamsim.cli.options import FILE, complete_device, format_options, option
 from streamsim.cli.printing import emit, fail_if_option, page_option
 from streamsim.cli.running import BriefCommand
 from streamsim.device import load_device
-from streamsim_validate.compare import by_class, compare, comparison_answer, expectations, worst_lines
+from streamsim_validate.compare import by_class, compare, comparison_answer, expectations, worst_line
 from streamsim_validate.records import read_record
 
 SAMPLES = "Also count the measured medians in their predicted 90 % intervals, from this many draws each, such as 200."
@@ -42,5 +42,5 @@ def compare_command(path: Path, device: str | None, worst: int, samples: int | N
     profile, record = None if device is None else load_device(device), read_record(path)
     found = compare(record, profile)
     covered = None if samples is None else by_class(expectations(record, found.rows, samples, seed, profile))
-    pictures = partial(worst_lines, record, found.worst(worst), profile)
+    pictures = partial(worst_line, record, found.worst(worst), profile)
     return emit(comparison_answer(found, covered, worst, pictures), profile, found.figures)

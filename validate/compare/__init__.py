@@ -19,6 +19,5 @@ from streamsim_validate.compare.predictions import (
     predict_device_s,
     profiles_of,
     row_of,
-    time_lines,
-    worst_lines,
+    worst_line,
 )

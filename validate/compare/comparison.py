@@ -42,8 +42,7 @@ class Row(msgspec.Struct, frozen=True):
     - ``simplicity``: the smaller, the simpler.
 
     All times of a program in a language are wall times, and ``issue_s`` is the time of its calls. ``front_end`` is the
-    language. ``speeds``: the times of its calls beside each run, over the calibrated times. ``at_speed_s``: the time
-    predicted with calls at the speed at which the program was issued.
+    language. ``at_speed_s``: the time predicted with calls at the speed at which the program was issued.
     """
 
     key: str
@@ -61,7 +60,6 @@ class Row(msgspec.Struct, frozen=True):
     formulas_s: dict[str, float]
     simplicity: tuple[int, ...] = ()
     front_end: str = ""
-    speeds: tuple[float, ...] = ()
     at_speed_s: float = 0.0
 
     @property
@@ -227,17 +225,6 @@ class Comparison(Result, msgspec.Struct, frozen=True):
         own = self.summaries["class"][group].median
         return best, medians[best] / own if own else math.inf
 
-    def speeds_of(self, front_end: str) -> tuple[float, ...]:
-        """Return the 10th and the 90th percentile of the time of calls beside a front end's programs.
-
-        They are over the calibrated time: 2 is half as fast. Empty if not measured.
-        """
-        speeds = [speed for row in self.rows if row.front_end == front_end for speed in row.speeds if speed > 0]
-        if not speeds:
-            return ()
-        tenths = statistics.quantiles(speeds, n=10, method="inclusive") if len(speeds) > 1 else speeds
-        return tenths[0], tenths[-1]
-
     @property
     def choices(self) -> list[Choice]:
         """The model's, one for each workload and number of connections measured in at least two configurations."""
@@ -295,7 +282,6 @@ class Comparison(Result, msgspec.Struct, frozen=True):
                 for name, times in [self.margin(group)]
             },
             "at_speed": _plain(self.by_front_end(attrgetter("at_speed_error"))),
-            "host_speeds": {name: self.speeds_of(name) for name in self.front_ends},
             "choice": {
                 "n": len(choices),
                 "within_1_percent_percent": share_within(choices, WITHIN) * PERCENT if choices else None,
@@ -387,8 +373,6 @@ def _sections(comparison: Comparison, covered: Mapping[str, Coverage], most: int
         yield from _choice_summary("choice", comparison.choices, WITHIN)
     for name in comparison.front_ends:
         yield from _choice_summary(f"choice, {name}", comparison.choices_of(name), GOOD_CHOICE)
-        if speeds := comparison.speeds_of(name):
-            yield f"host, {name}: calls took {speeds[0]:.2f} to {speeds[1]:.2f} times as long as calibrated"
     yield from _absent("not predicted", comparison.unpredicted)
     yield from _absent("not measured", comparison.unmeasured)
     yield from _schedules(WORST, comparison.worst(most))

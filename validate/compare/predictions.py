@@ -52,10 +52,8 @@ from streamsim.device import (
 )
 from streamsim.errors import InputError
 from streamsim.lowering import lower
-from streamsim.page import Shown
 from streamsim.program import Copy, Kernel, Point, RecordEvent, Schedule, Workload
 from streamsim.rules import TICKS_PER_S
-from streamsim.timeline import Timeline
 from streamsim.transform import has_host_waits, holds_host
 from streamsim_validate import records
 from streamsim_validate.compare import comparison
@@ -137,13 +135,13 @@ class Profiles:
     is_own: bool = False
 
     def of(self, entry: records.Entry) -> Device:
-        """Return the profile for one of the run's entries, with the host at the median speed beside its samples."""
-        speeds = self.speeds_of(entry)
-        return self.at_speed(median(speeds)) if speeds else self.of_group(entry)
+        """Return the profile for one of the run's entries, with the host at the median speed beside its samples.
 
-    def of_group(self, entry: records.Entry) -> Device:
-        """Return the profile for an entry's group, with the host at the group's median speed."""
-        return self.at_speed(self.speeds[entry.group]) if entry.group in self.speeds else self.whole
+        Without paces beside the samples, the speed is the one of the entry's group.
+        """
+        speeds = self.speeds_of(entry)
+        speed = median(speeds) if speeds else self.speeds.get(entry.group)
+        return self.whole if speed is None else self.at_speed(speed)
 
     @cached_property
     def at_speed(self) -> Callable[[float], Device]:
@@ -185,7 +183,7 @@ def profiles_of(run: records.Run, device: Device | None = None) -> Profiles:
     known = [one for one in map(_calibrated, (run.samples, run.samples_after)) if one]
     paces_s = [one.pace_s for one in known if one.pace_s]
     pace_s = mean(paces_s) if paces_s else 0.0
-    return Profiles(whole, _speeds(run, known) | _speeds_by_pace(run, pace_s), pace_s, is_own=True)
+    return Profiles(whole, _speeds(run, known), pace_s, is_own=True)
 
 
 class _Calibrated(msgspec.Struct, frozen=True):
@@ -237,15 +235,6 @@ def _speeds(run: records.Run, known: Iterable[_Calibrated]) -> dict[int, float]:
     return {number: speed_of(own_s, usual_s) for number, own_s in took_s.items() if own_s}
 
 
-def _speeds_by_pace(run: records.Run, pace_s: float) -> dict[int, float]:
-    """Return the time of calls over the calibrated time, by number of the group, from the paces of its entries."""
-    paces: defaultdict[int, list[float]] = defaultdict(list)
-    for entry in run.entries if pace_s else ():
-        if entry.group and _has_paces(entry):
-            paces[entry.group] += entry.paces_s
-    return {number: median(own) / pace_s for number, own in paces.items()}
-
-
 def _has_paces(entry: records.Entry) -> bool:
     """Return whether an entry is a replay with enough paces beside its samples, none of them 0 s."""
     is_enough = len(entry.paces_s) >= FEWEST_REPEATS and min(entry.paces_s) >= records.SHORTEST_S
@@ -256,7 +245,7 @@ def _has_paces(entry: records.Entry) -> bool:
 class Case:
     """An entry as it is predicted: a schedule, or a program with the measured times of its kernels.
 
-    - ``device``: the profile of its group or language. ``usual``: with calls at the median speed beside its samples.
+    - ``device``: the profile of its run or language. ``usual``: with calls at the median speed beside its samples.
     - ``at_speed``: the profile with calls that take so many times as long.
     - ``speeds``, ``links``: beside each sample the time of calls, and of copies both ways at once, over the calibrated
       time; empty if not known.
@@ -302,8 +291,8 @@ def case_of(entry: records.Entry, profiles: Profiles) -> Case:
         speeds = profiles.speeds_of(entry)
         are_timed = profiles.is_own and entry.links_s and min(entry.links_s) >= records.SHORTEST_S
         links = [seconds / profiles.link_s for seconds in entry.links_s] if are_timed else []
-        device, usual = profiles.of_group(entry), profiles.of(entry)
-        return Case(entry.build(), device, usual, profiles.at_speed, speeds, links, bool(speeds))
+        usual = profiles.of(entry)
+        return Case(entry.build(), profiles.whole, usual, profiles.at_speed, speeds, links, bool(speeds))
     device = profiles.in_language(entry.program.language)
     usual_s = records.round_s(device.host, entry.program.pace)
     speeds = [seconds / usual_s for seconds in entry.paces_s] if usual_s else []  # calls may cost nothing
@@ -472,7 +461,6 @@ def _of_program(entry: records.Entry, program: records.ProgramTimes, case: Case,
         "wall_predicted_s": predicted_s,
         "formulas_s": {},
         "front_end": program.language,
-        "speeds": tuple(case.speeds),
         "at_speed_s": beside_median(at_speed_s * slower, entry.wall_s)
         if isinstance(slower, np.ndarray)
         else at_speed_s,
@@ -578,7 +566,7 @@ def expectations(
 def _expected(pairs: Sequence[tuple[comparison.Row, Case]], samples: int, seed: int) -> list[Expected]:
     """Return the intervals of schedules, or of programs in one language, with one device.
 
-    The interval of a program, and of a schedule with copies beside it, is about the prediction beside each sample.
+    The interval is about the prediction beside each sample.
     """
     (first, case), cases = pairs[0], [case for _, case in pairs]
     device = case.device
@@ -588,7 +576,7 @@ def _expected(pairs: Sequence[tuple[comparison.Row, Case]], samples: int, seed: 
     found = []
     each = intervals([case.schedule for case in cases], drawn, samples, seed, LEVEL, predict)
     for interval, (row, case) in zip(each, pairs, strict=True):
-        usual_s = predict(case.schedule, device) if row.front_end or case.links else 0.0
+        usual_s = predict(case.schedule, device)
         found.append(Expected(row, interval.times(row.predicted_s / usual_s) if usual_s else interval))
     return found
 
@@ -652,34 +640,13 @@ def _coverage(found: Sequence[Expected]) -> comparison.Coverage:
     return comparison.Coverage(n, (n - below - above) / n, below / n, above / n, mean(widths), median(widths))
 
 
-# Time lines
-
-
-def time_lines(
-    record: records.Record, row: comparison.Row, device: Device | None = None
-) -> tuple[Timeline, Timeline | None]:
-    """Return the predicted time line of a row's schedule, and the measured one if the record has it.
-
-    The time lines have no timing events. The arguments are those of :func:`compare`.
-    """
-    place = (row.connections, row.key)
-    run, entry = next((run, entry) for run, entry in record.measured() if (run.connections, entry.key) == place)
-    case = case_of(entry, profiles_of(run, device))
-    schedule = records.closed(case.schedule)
-    measured = None if entry.timeline is None or entry.program else records.timeline_of(schedule, entry.timeline)
-    return simulate_one_of_many(schedule, case.usual), measured
-
-
-def worst_lines(record: records.Record, worst: Sequence[comparison.Row], device: Device | None = None) -> Pictures:
-    """Return the time lines of the first of the rows that has a measured one, or else the predicted one of the first.
-
-    ``device`` as for :func:`compare`.
-    """
-    pairs = [(row, *time_lines(record, row, device)) for row in worst]
-    traced = [pair for pair in pairs if pair[2] is not None]
-    lines = []
-    for row, predicted, measured in (traced or pairs)[:1]:
-        words = f"{row.key}, {row.connections} connections"
-        lines += [] if measured is None else [Shown(f"measured, traced: {words}", measured)]
-        lines.append(Shown(f"predicted: {words}", predicted))
-    return Pictures(lines=tuple(lines))
+def worst_line(record: records.Record, worst: Sequence[comparison.Row], device: Device | None = None) -> Pictures:
+    """Return the predicted time line of the first of the rows, without timing events. ``device``: as in `compare`."""
+    lines = {}
+    for row in worst[:1]:
+        place = (row.connections, row.key)
+        run, entry = next((run, entry) for run, entry in record.measured() if (run.connections, entry.key) == place)
+        case = case_of(entry, profiles_of(run, device))
+        words = f"predicted: {row.key}, {row.connections} connections"
+        lines[words] = simulate_one_of_many(records.closed(case.schedule), case.usual)
+    return Pictures.of(lines)

@@ -2,7 +2,7 @@
 
 A :class:`Record` holds runs, a run its entries: each a schedule (or the :class:`Recipe` of one) and its samples. While
 it is being measured it is a :class:`Journal`. What the numbers of a record mean is here, too: which schedule a time is
-of, what a measured time line shows, and what the probes among the schedules say of the host's calls.
+of, and what the probes among the schedules say of the host's calls.
 """
 
 from streamsim_validate.records.files import (
@@ -46,7 +46,6 @@ from streamsim_validate.records.record import (
     Recipe,
     Record,
     Run,
-    Spans,
     Timing,
     Value,
     check_same_card,
@@ -62,7 +61,6 @@ from streamsim_validate.records.record import (
     relay,
     round_s,
     rows_of,
-    timeline_of,
     to_times,
     with_timing_events,
     workload_key,

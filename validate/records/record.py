@@ -1,4 +1,4 @@
-"""Records: a card's measured runs with their raw samples and time lines, so that a comparison needs no card.
+"""Records: a card's measured runs with their raw samples, so that a comparison needs no card.
 
 Records hold recipes in place of schedules, which are a hundred times as long, with a digest of the measured schedule. A
 :class:`Recipe` is a pattern, its arguments and a workload, from which anybody builds the same ops. A program's recipe
@@ -14,7 +14,6 @@ import hashlib
 import os
 import platform
 import statistics
-from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -47,7 +46,6 @@ from streamsim.program import (
     ring,
     serial,
 )
-from streamsim.timeline import Timeline
 
 Value = int | str
 CHUNK_RELAY = "chunk-relay"  # the issue order relay: all kernels of a chunk wait once
@@ -413,50 +411,6 @@ def check_same_card(card: Card, device: Device) -> None:
         )
 
 
-ENGINES = ("h2d", "d2h", "compute")
-NOTHING = -1  # the engine of ops that occupy none
-LONGEST_NS = round(LONGEST_S * 1e9)
-
-
-class Spans(msgspec.Struct, frozen=True):
-    """A measured time line: the start and the end of each copy and kernel of a schedule, in issue order.
-
-    Nanoseconds on the card's clock since the first start. The profiler saw them in a run of its own. Tracing slows the
-    host, so they show order, engines, gaps and durations, and not the time of the whole.
-    """
-
-    start_ns: tuple[int, ...]
-    end_ns: tuple[int, ...]
-
-    def __post_init__(self) -> None:
-        if len(self.start_ns) != len(self.end_ns):
-            raise InputError("timeline: start_ns and end_ns have different numbers of ops")
-        times = (*self.start_ns, *self.end_ns)
-        if times and not 0 <= min(times) <= max(times) <= LONGEST_NS:
-            raise InputError(f"timeline: expected times from 0 to {LONGEST_NS} ns")
-
-
-def timeline_of(schedule: Schedule, spans: Spans) -> Timeline:
-    """Return the measured time line of ``schedule``: an op that is no copy or kernel ran on no engine.
-
-    Raises InputError if the spans are another schedule's.
-    """
-    engines = array("q", (_engine_of(op) for op in schedule.ops))
-    ran = [op for op, engine in enumerate(engines) if engine != NOTHING]
-    if len(ran) != len(spans.start_ns):
-        raise InputError(f"timeline: has {len(spans.start_ns)} ops where the schedule has {len(ran)}")
-    unknown, start, end = (array("q", [NOTHING]) * len(engines) for _ in range(3))
-    for op, start_ns, end_ns in zip(ran, spans.start_ns, spans.end_ns, strict=True):
-        start[op], end[op] = start_ns, end_ns
-    return Timeline(schedule, ENGINES, engines, unknown, unknown, unknown, start, end)
-
-
-def _engine_of(op: Op) -> int:
-    if isinstance(op, Copy):
-        return ENGINES.index(op.direction)
-    return ENGINES.index("compute") if isinstance(op, Kernel) else NOTHING
-
-
 SCHEMA_VERSION = 3
 
 PACE_ROUND = "iko"  # beside each run, in one stream; that of C++, which enters none, and of all records of before
@@ -497,8 +451,7 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="line", t
       fingerprint, "" in records that had none.
     - ``status``: "ok", or the reason why it was skipped or failed. ``verified``: its output was compared; False if it
       has none.
-    - ``timeline``: the measured time line, if the run traced it. ``group``: the number of its :class:`Group`, 0 for
-      none.
+    - ``group``: the number of its :class:`Group`, 0 for none.
     - ``program``: for a program of the suite of programs. A program has ``wall_s``, and in that suite ``issue_s``; no
       ``device_s``.
     - ``paces_s``: seconds to issue :data:`~streamsim_validate.records.record.PACE_CHAIN`, or a round of the
@@ -516,7 +469,6 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="line", t
     device_s: Times = ()
     wall_s: Times = ()
     issue_s: Times = ()
-    timeline: Spans | None = None
     group: int = 0
     program: ProgramTimes | None = None
     paces_s: Times = ()
