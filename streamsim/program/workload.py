@@ -96,25 +96,11 @@ class WorkloadKernel(errors.Checked, frozen=True, omit_defaults=True, repr_omit_
                 raise errors.InputError(
                     f"{field} = {getattr(self, field)!r}: needs duration_s, the time of the whole kernel"
                 )
-        for seconds in self._times_s:
-            self._check_latency(seconds / self.launches)
 
     @property
     def is_timed(self) -> bool:
         """True if it has a time of its own."""
         return self.duration_s is not None or bool(self.points)
-
-    @property
-    def _times_s(self) -> list[float]:
-        """The given times of all its launches, in seconds, of the whole and of parts."""
-        return [time for time in (self.duration_s, *(point.duration_s for point in self.points)) if time is not None]
-
-    def _check_latency(self, launch_s: float) -> None:
-        if self.latency_s > launch_s:
-            raise errors.InputError(
-                f"latency_s = {self.latency_s:g} s: a launch takes so long at least, and one of these takes"
-                f" {format_seconds(launch_s)}; give no more than that, or a longer time"
-            )
 
     def in_chunks(self, chunks: int) -> WorkloadKernel:
         """Return the kernel for work in ``chunks`` chunks; see :meth:`Workload.in_chunks`."""
@@ -136,9 +122,13 @@ class WorkloadKernel(errors.Checked, frozen=True, omit_defaults=True, repr_omit_
         Raises InputError for contradictory points, and for a time below ``latency_s``.
         """
         shares, seconds = zip(*self._curve(elements), strict=True)
-        whole_s = _on_line(shares, seconds, 1.0)
-        self._check_latency(whole_s)
-        return whole_s
+        least_s = seconds[0] or seconds[1]
+        if self.latency_s > least_s:
+            raise errors.InputError(
+                f"latency_s = {self.latency_s:g} s: a launch takes so long at least, and one of these takes"
+                f" {format_seconds(least_s)}; give no more than that, or a longer time"
+            )
+        return _on_line(shares, seconds, 1.0)
 
     def whole_s(self, elements: int) -> float:
         """Return the seconds of all launches over ``elements`` elements; errors as in :meth:`launch_s`."""
@@ -152,9 +142,7 @@ class WorkloadKernel(errors.Checked, frozen=True, omit_defaults=True, repr_omit_
         """Return the timed kernel with all its times multiplied by ``factor``."""
         points = tuple(Point(point.at, _times(point.duration_s, factor)) for point in self.points)
         duration_s = None if self.duration_s is None else _times(self.duration_s, factor)
-        scaled = msgspec.structs.replace(self, duration_s=duration_s, points=points, latency_s=0.0)
-        latency_s = min(self.latency_s * factor, min(scaled._times_s) / self.launches)
-        return msgspec.structs.replace(scaled, latency_s=latency_s)
+        return msgspec.structs.replace(self, duration_s=duration_s, points=points, latency_s=self.latency_s * factor)
 
     def parts(self, elements: int) -> tuple[tuple[float, float], ...]:
         """Return (share, seconds of one launch) of the parts with known times, ascending, without the whole.
@@ -166,7 +154,9 @@ class WorkloadKernel(errors.Checked, frozen=True, omit_defaults=True, repr_omit_
 
     def _curve(self, elements: int) -> list[tuple[float, float]]:
         """Return (share, seconds of one launch), ascending; at least two."""
-        times = [(self._share(point.at, elements), point.duration_s) for point in self.points]
+        if not elements and any(point.at > 1 for point in self.points):
+            raise errors.InputError("points: elements of a workload without arrays; give a share, up to 1")
+        times = [(point.at / elements if point.at > 1 else point.at, point.duration_s) for point in self.points]
         whole = [] if self.duration_s is None else [(1.0, self.duration_s)]
         curve = [(share, seconds / self.launches) for share, seconds in sorted([*times, *whole])]
         for (a, shorter), (b, longer) in pairwise(curve):
@@ -175,12 +165,6 @@ class WorkloadKernel(errors.Checked, frozen=True, omit_defaults=True, repr_omit_
                 once = "give each part once, and a larger one no less time"
                 raise errors.InputError(f"points: {first} and {second} of the whole: {once}")
         return curve if len(curve) > 1 else [(0.0, 0.0), *curve]
-
-    @staticmethod
-    def _share(at: float, elements: int) -> float:
-        if at > 1 and not elements:
-            raise errors.InputError(f"points: {at:g} elements of a workload without arrays; give a share, up to 1")
-        return at / elements if at > 1 else at
 
 
 def _times(seconds: float, factor: float) -> float:

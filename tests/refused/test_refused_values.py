@@ -75,7 +75,10 @@ PATTERNS: Refused = [
     (lambda: workload_of_sizes(["1MiB"], ["4ms,9us@512Ki"]), "points...4 ms for 1 and 9 us for 2 of the whole"),
     (lambda: workload_of_sizes("64"), "h2d...'64': expected a list; put it into brackets: ['64']"),
     (lambda: parse_kernel("1ms,speed=3"), "...speed = '3': unknown field; streamsim init --schema"),
-    (lambda: parse_kernel("4ms,latency=5ms"), "...latency_s = 0.005 s: a launch takes so long at least, and one"),
+    (
+        lambda: workload_of_sizes([], ["4ms,latency=5ms"]),
+        "latency_s = 0.005 s: a launch takes so long at least, and one",
+    ),
 ]
 P, OTHER = Program(), Program()
 S, X, H = P.stream(), P.device("x", 64), P.pinned("h", 64)
