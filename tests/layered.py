@@ -1,17 +1,18 @@
 """Small models of layers to try things on, and what they take on a card with no overheads, worked out independently."""
 
 from collections.abc import Collection
+from typing import Any
 
 from hypothesis import strategies as st
 from strategies import NS
 
-from streamsim.program import DIRECTIONS, Layer, Layers, PassDirection, WorkloadKernel
+from streamsim.program import DIRECTIONS, Layer, Layers, WorkloadKernel
 
 directions = st.sampled_from(list(DIRECTIONS))
 Times = tuple[int, int]  # ticks of a layer's copy, which are its bytes on the ideal device, and of its kernels
 
 
-def layers_of(*times: Times, passes: int = 1, direction: PassDirection = "forward") -> Layers:
+def layers_of(*times: Times, passes: int = 1, direction: Any = "forward") -> Layers:
     """A layer for each pair of bytes and ticks, called ``layer0`` and so on; backward they take 3 ticks more."""
     kernels = [[(WorkloadKernel(duration_s=ticks * NS),) for ticks in (run, run + 3)] for _, run in times]
     layers = [Layer(copy, run, backward=back) for (copy, _), (run, back) in zip(times, kernels, strict=True)]
@@ -23,7 +24,7 @@ def names_of(numbers: Collection[int]) -> tuple[str, ...]:
 
 
 def recurrence(
-    times: list[Times], resident: Collection[int], depth: int, passes: int = 1, direction: PassDirection = "forward"
+    times: list[Times], resident: Collection[int], depth: int, passes: int = 1, direction: Any = "forward"
 ) -> int:
     """Ticks of a run with no overheads: when each copy and each layer ends, one after another.
 

@@ -52,7 +52,7 @@ from streamsim.code import FRONT_END_OF, LANGUAGES, Language, code_of, code_of_s
 from streamsim.collector import collector_off
 from streamsim.errors import InputError, one_line
 from streamsim.files import write_text
-from streamsim.program import SAMPLE_FORM, Layers, Loop, LoopFile, Workload, parse_sample, read_loop_file
+from streamsim.program import Layers, Loop, LoopFile, Workload, parse_sample, read_loop_file
 from streamsim.search import BUDGET_OPS, SLOW, Best, Grid, best, best_offload, best_program, is_fast
 from streamsim.text import format_bytes, format_seconds
 from streamsim.training import loop_of
@@ -201,7 +201,7 @@ def _program(context: click.Context, given: Given) -> _Found:
 @option("--batch", "Samples of a batch.", COUNT)
 @option(
     "--sample",
-    f"What is copied of a sample: {SAMPLE_FORM}. Repeatable.",
+    "What is copied of a sample: a shape and a type such as 3x224x224:float32. Repeatable.",
     Quantity("sample", parse_sample),
     multiple=True,
 )

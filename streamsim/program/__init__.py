@@ -6,7 +6,6 @@ from streamsim.program.layers import (
     Layer,
     Layers,
     Offload,
-    PassDirection,
     loading,
     one_by_one,
     parse_layers,
@@ -76,7 +75,6 @@ from streamsim.program.schedule import (
 )
 from streamsim.program.training import (
     MOST_WORKERS,
-    SAMPLE_FORM,
     Loop,
     LoopFile,
     parse_sample,
@@ -84,7 +82,6 @@ from streamsim.program.training import (
 )
 from streamsim.program.workload import (
     ALIGN_BYTES,
-    PLAN,
     EqualChunks,
     Point,
     Workload,

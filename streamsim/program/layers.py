@@ -229,11 +229,8 @@ class Offload(errors.Checked, frozen=True):
 
     def _parted(self, layers: Layers) -> tuple[list[LayerStep], list[LayerStep]]:
         """Return the layers that stay on the card, and the streamed ones."""
-        stay = self.numbers(layers)
-        parts: tuple[list[LayerStep], list[LayerStep]] = ([], [])
-        for number, step in enumerate(layers.steps):
-            parts[number not in stay].append(step)
-        return parts
+        stay, steps = self.numbers(layers), [*enumerate(layers.steps)]
+        return [step for n, step in steps if n in stay], [step for n, step in steps if n not in stay]
 
     def schedule(self, layers: Layers) -> Schedule:
         """Return the program: see above. Raises InputError for an unknown name."""

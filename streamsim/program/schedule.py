@@ -10,6 +10,7 @@ the legacy default stream). Events are numbered 0, 1, ... below ``Schedule.event
 
 import json
 import os
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from functools import wraps
 from itertools import chain, pairwise
@@ -271,13 +272,9 @@ class Schedule(errors.Checked, frozen=True, omit_defaults=True, repr_omit_defaul
         errors.Checked.__post_init__(self)
         if not self.ops:
             raise errors.InputError("ops = []: an empty schedule has nothing to predict; add at least one op")
-        seen = set[str]()
-        for i, buffer in enumerate(self.buffers):
-            if buffer.name in seen:
-                raise errors.InputError(
-                    f"buffers[{i}].name = {buffer.name!r}: another buffer has this name; rename one"
-                )
-            seen.add(buffer.name)
+        for name, times in Counter(buffer.name for buffer in self.buffers).most_common(1):
+            if times > 1:
+                raise errors.InputError(f"buffers: {times} are called {name!r}; rename one")
         _check_ops(self)
         if self.launch == "graph":
             _check_capturable(self)

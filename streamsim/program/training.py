@@ -144,14 +144,16 @@ BYTES_OF = {
     **dict.fromkeys(("float16", "bfloat16", "int16"), 2),
     **dict.fromkeys(("uint8", "int8", "bool"), 1),
 }
-SAMPLE_FORM = f"a shape and a type such as 3x224x224:float32; types are {', '.join(BYTES_OF)}"
 
 
 def parse_sample(text: str, field: str = "sample") -> int:
     """Return the bytes of an array in a text such as ``"3x224x224:float32"``. Raises InputError naming ``field``."""
     shape, _, kind = str(text).strip().partition(":")
     if kind not in BYTES_OF:
-        raise InputError(f"{field} = {shown(text)}: expected {SAMPLE_FORM}")
+        types = ", ".join(BYTES_OF)
+        raise InputError(
+            f"{field} = {shown(text)}: expected a shape and a type such as 3x224x224:float32; types: {types}"
+        )
     return math.prod(parse_number(part, field) for part in shape.split("x")) * BYTES_OF[kind]
 
 

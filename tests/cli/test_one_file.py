@@ -10,7 +10,7 @@ from stamped import figures, unstamped
 
 from streamsim.cli import main
 from streamsim.cli.files import WORKLOAD
-from streamsim.program import PLAN
+from streamsim.program import Workload, WorkloadFile
 
 WORK = 'inputs = ["4MiB"]\noutputs = ["4MiB"]\nkernels = ["80us"]\n'
 OPTIONS = ("--h2d", "4MiB", "--kernel", "80us", "--d2h", "4MiB")
@@ -99,4 +99,6 @@ def test_init_writes_a_file_whose_every_line_is_read_and_never_over_one(
     for setting in settings:
         path.write_text(re.sub(rf"^# {re.escape(setting)}$", setting, WORKLOAD, flags=re.MULTILINE))
         assert main(["code", "workload.toml", "--as", "schedule"]) == 0, setting
-    assert {setting.split()[0] for setting in settings} | {"chunks", "streams", "device"} >= set(PLAN)
+    assert {setting.split()[0] for setting in settings} | {"chunks", "streams", "device"} >= {
+        *WorkloadFile.__struct_fields__
+    } - {*Workload.__struct_fields__}

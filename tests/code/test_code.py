@@ -29,7 +29,6 @@ from streamsim.program import (
     Kernel,
     Launch,
     Offload,
-    PassDirection,
     RecordEvent,
     Region,
     Schedule,
@@ -121,7 +120,7 @@ def test_a_schedule_is_written_out_call_by_call(schedule: Schedule, language: La
 @given(models(), directions, st.sampled_from(("pinned", "pageable")), st.sampled_from(PYTHON), st.integers(0, 9))
 def test_streamed_layers_are_written_out_and_verified(
     model: tuple[list[Times], frozenset[int], int, int],
-    direction: PassDirection,
+    direction: Any,
     memory: HostMemory,
     language: Language,
     seed: int,

@@ -20,9 +20,7 @@ IDEAL = card.make_device()
 Model = tuple[list[Times], frozenset[int], int, int]
 
 
-def made(
-    model: Model, direction: program.PassDirection = "forward", **more: Any
-) -> tuple[program.Layers, program.Offload]:
+def made(model: Model, direction: Any = "forward", **more: Any) -> tuple[program.Layers, program.Offload]:
     times, resident, depth, passes = model
     return layers_of(*times, passes=passes, direction=direction), program.Offload(depth, names_of(resident), **more)
 
@@ -77,7 +75,7 @@ def test_kernels_issued_first_run_beside_pageable_copies(c: int, k: int, layers:
 
 @examples(200)
 @given(models(), directions)
-def test_without_overheads_it_takes_what_the_recurrence_says(model: Model, direction: program.PassDirection) -> None:
+def test_without_overheads_it_takes_what_the_recurrence_says(model: Model, direction: Any) -> None:
     times, resident, depth, passes = model
     layers, config = made(model, direction)
     slots = min(depth, len(times) - len(resident))
@@ -89,9 +87,7 @@ def test_without_overheads_it_takes_what_the_recurrence_says(model: Model, direc
 
 @examples(100)
 @given(models(), directions, st.sampled_from(("pinned", "pageable")), st.sampled_from((0, 64)))
-def test_no_two_conflicting_accesses_are_unordered(
-    model: Model, direction: program.PassDirection, memory: str, reserve: int
-) -> None:
+def test_no_two_conflicting_accesses_are_unordered(model: Model, direction: Any, memory: str, reserve: int) -> None:
     layers, config = made(model, direction, memory=memory, reserve_bytes=reserve)
     for schedule in (config.schedule(layers), program.one_by_one(layers, config.memory)):
         assert check(schedule) == ()
@@ -111,7 +107,7 @@ def test_without_the_wait_for_its_buffer_a_copy_would_race() -> None:
 @examples(100)
 @given(models(), directions, st.integers(0, 2))
 def test_every_kernel_reads_the_weights_of_its_layer_and_every_pass_copies_what_is_streamed(
-    model: Model, direction: program.PassDirection, launches: int
+    model: Model, direction: Any, launches: int
 ) -> None:
     # Without races the order of issue is as good as any: one symbolic run shows what each buffer holds.
     times, resident, depth, passes = model

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from streamsim.device import Device
 from streamsim.errors import InputError
 from streamsim.model import simulate
-from streamsim.program import Layer, Layers, Offload, PassDirection, WorkloadKernel
+from streamsim.program import Layer, Layers, Offload, WorkloadKernel
 from streamsim.search import MOST_LEAN, Best, LayerCosts, best_offload
 
 MODULE = sys.modules["streamsim.search.best_offload"]  # whose name in the room is the function's
@@ -149,7 +149,7 @@ def test_many_layers_are_placed_near_the_bound() -> None:
 @examples(200)
 @given(models(most_passes=8), directions, card.devices())
 @example(([(1, 9), (9, 1)], frozenset(), 1, 8), "forward", IDEAL)
-def test_no_way_ends_before_its_bound(model: Model, direction: PassDirection, device: Device) -> None:
+def test_no_way_ends_before_its_bound(model: Model, direction: Any, device: Device) -> None:
     """Without overheads, the bound of a few passes is what they take."""
     times, resident, depth, passes = model
     streamed = np.array([[n not in resident for n in range(len(times))]])
