@@ -140,7 +140,6 @@ CALLS: list[tuple[Callable[..., object], tuple[Any, ...], str]] = [
     (suite, ("fast",), "suite = 'fast': expected one of quick, standard, random"),
     (scheduled, ("zigzag",), "pattern = 'zigzag': expected one of serial, "),
     (partial(scheduled, chunks=1 << 20), ("serial",), "chunks = 1048576: ... calls, more than the 50000 that any run"),
-    (lambda: plan(suite="quick", front_ends=("cupy",)), (), "--front-end: only the suite programs has"),
     (lambda: plan(suite="standard", count=3), (), "...only the suites random and programs are drawn"),
     (compare, (a_record(FIRST),), "...no calibrated profile: give one with --device"),
     (read_record, ("older.json.gz",), "...schema_version = 2: this streamsim-validate reads 3;"),

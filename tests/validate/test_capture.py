@@ -96,14 +96,14 @@ def test_a_program_is_recorded_timed_and_imported(place: Path, capfd: pytest.Cap
 
 
 def test_a_script_has_the_surroundings_that_python_gives_it(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """The same words as without us, from the same folders; also of a module, and with code on the command line."""
+    """The same words as without us, from the same folders; also of a module."""
     show = "import sys\nfrom fake_gpu.cupti import launch\nlaunch('k')\n"
     show += "print(sys.argv, sys.path[:2], __name__, sorted(globals()))\n"
     (place / "below").mkdir()
     (place / "below" / "show.py").write_text(show)
     (place / "below" / "__main__.py").write_text(show)
     module = ("-B", "-X", "utf8", "-m", "below", "-x")
-    for program in (("below/show.py", "1"), ("-c", show, "-m"), ("-P", "below/show.py"), module):
+    for program in (("below/show.py", "1"), ("-P", "below/show.py"), module):
         done = subprocess.run([sys.executable, *program], capture_output=True, text=True, check=True)
         assert capture("--untraced-runs", "0", program=program) == 0
         shown = capfd.readouterr().out.splitlines()[0]

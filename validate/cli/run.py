@@ -5,9 +5,8 @@ from pathlib import Path
 
 import click
 
-from streamsim.cli.options import FILE, gpu_option, one_of, option
+from streamsim.cli.options import FILE, gpu_option, option
 from streamsim.cli.running import BriefCommand, say, tell
-from streamsim.code import LANGUAGES
 from streamsim.errors import InputError
 from streamsim.program import read_schedule
 from streamsim_validate.records import PROGRAMS, Record, journal_path, median_and_spread
@@ -35,12 +34,6 @@ LARGEST_SEED = (1 << 63) - 1  # what a record holds
     f"Number of schedules of random, or of programs of a front end.  [default: {RANDOM_COUNT}, {PROGRAM_COUNT}]",
     click.IntRange(1, 10_000),
 )
-@option(
-    "--front-end front_ends",
-    f"With the suite {PROGRAMS}: run programs in this language. Repeatable. Default: all that are installed.",
-    one_of(LANGUAGES),
-    multiple=True,
-)
 @gpu_option("The GPU's number.", 0)
 @option(
     "--connections",
@@ -67,7 +60,7 @@ def run_command(
     Examples:
       streamsim-validate run --suite quick -o quick.json.gz
       streamsim-validate run --suite random --seed 2026 --count 100 -o random.json.gz
-      streamsim-validate run --suite programs --front-end cupy --seed 2026 -o programs.json.gz
+      streamsim-validate run --suite programs --seed 2026 -o programs.json.gz
       streamsim-validate run my-schedule.json --repeats 25 -o mine.json.gz
     """  # noqa: D301 - click wants the backspace itself
     if schedules and suite:

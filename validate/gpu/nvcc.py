@@ -259,9 +259,9 @@ def probes() -> str:
 
 
 @contextmanager
-def compiled_rounds(card: int = 0, wanted: bool = True) -> Iterator[Compiled | None]:
-    """Yield the calls of compiled programs to be probed; None if they are not ``wanted`` or there is no compiler."""
-    if not (wanted and has_nvcc()):
+def compiled_rounds(card: int = 0) -> Iterator[Compiled | None]:
+    """Yield the calls of compiled programs to be probed; None if there is no compiler."""
+    if not has_nvcc():
         yield None
         return
     with closing(Compiled(card)) as rounds:

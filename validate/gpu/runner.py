@@ -381,17 +381,12 @@ def probe() -> None:
 
 
 def run(words: Sequence[str]) -> None:
-    """Run the program that Python would run with these words: a script, ``-m module`` or ``-c code``, and arguments."""
+    """Run the program that Python would run with these words: a script or ``-m module``, and arguments."""
     safe = getattr(sys.flags, "safe_path", False)
     if words[0] == "-m":
         sys.path[:0] = [] if safe else [os.getcwd()]
         sys.argv = list(words[1:])
         runpy.run_module(words[1], run_name="__main__", alter_sys=True)
-    elif words[0] == "-c":
-        sys.path[:0] = [] if safe else [""]
-        sys.argv = ["-c", *words[2:]]
-        sys.modules["__main__"] = main = ModuleType("__main__")
-        exec(compile(words[1], "<string>", "exec"), main.__dict__)
     else:
         sys.path[:0] = [] if safe else [os.path.dirname(os.path.realpath(words[0]))]
         sys.argv = list(words)

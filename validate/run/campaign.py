@@ -24,7 +24,7 @@ from typing import Any
 import msgspec
 
 from streamsim.cli.running import say, steps
-from streamsim.code import LANGUAGES, Language
+from streamsim.code import LANGUAGES
 from streamsim.errors import INTERRUPTED, NO_GPU, OK, InputError
 from streamsim.files import check_writable
 from streamsim.program import Schedule
@@ -38,7 +38,6 @@ from streamsim_validate.calibrate import (
 )
 from streamsim_validate.gpu import (
     CONNECTIONS_VARIABLE,
-    Compiled,
     Gpu,
     NoGpuError,
     compiled_rounds,
@@ -52,7 +51,7 @@ from streamsim_validate.gpu import (
 from streamsim_validate.gpu import connections as default_connections
 from streamsim_validate.progress import OnStep, quietly
 from streamsim_validate.run.measuring import Planned, Replays, measure
-from streamsim_validate.run.programs import Programs, why_not
+from streamsim_validate.run.programs import Programs
 from streamsim_validate.suites import PROGRAM_COUNT, RANDOM, RANDOM_COUNT, drawn_programs, suite, suite_connections
 
 REPEATS = 11
@@ -77,7 +76,6 @@ class Plan(msgspec.Struct, frozen=True):
     - ``schedules``: replace a suite's recipes if given. ``seed``: of the order of the repeats, and of the suites
       ``random`` and ``programs``. ``count``: the number of their schedules, or of programs of each language (0: 200 and
       150).
-    - ``front_ends``: the languages of the programs, () for all.
     - ``kernels``: the user's files of kernels (:func:`streamsim_validate.gpu.kernels.load_kernels`), which every
       measuring process loads.
     """
@@ -92,7 +90,6 @@ class Plan(msgspec.Struct, frozen=True):
     device: int = 0
     calibrate: bool = True
     count: int = 0
-    front_ends: tuple[Language, ...] = ()
 
     def __post_init__(self) -> None:
         what = "schedule files" if self.schedules else f"the suite {self.suite}"
@@ -101,8 +98,6 @@ class Plan(msgspec.Struct, frozen=True):
                 f"count = {self.count}: only the suites {' and '.join(DRAWN)} are drawn, and this run is of {what};"
                 " leave --count out"
             )
-        if self.front_ends and not self.is_of_programs:
-            raise InputError(f"--front-end: only the suite {records.PROGRAMS} has programs, and this run is of {what}")
         if self.is_of_programs and self.kernels:
             raise InputError(f"--kernels: the programs of the suite {records.PROGRAMS} have their own kernels")
 
@@ -110,11 +105,6 @@ class Plan(msgspec.Struct, frozen=True):
     def is_of_programs(self) -> bool:
         """True if the campaign runs programs in a language, and replays nothing."""
         return self.suite == records.PROGRAMS and not self.schedules
-
-    @property
-    def languages(self) -> Sequence[Language]:
-        """The languages of its programs."""
-        return self.front_ends or LANGUAGES
 
     @property
     def drawn(self) -> int:
@@ -128,16 +118,16 @@ def planned(plan: Plan, connections: int) -> list[Planned]:
         keys = [f"{i}: {schedule.name}".rstrip(": ") for i, schedule in enumerate(plan.schedules, 1)]
         return [Planned(key, schedule) for key, schedule in zip(keys, plan.schedules, strict=True)]
     if plan.is_of_programs:
-        return planned_programs(plan.seed, plan.drawn, plan.languages)
+        return planned_programs(plan.seed, plan.drawn)
     recipes = suite(plan.suite, connections, plan.seed, plan.drawn)
     return [Planned(recipe.key, recipe.schedule(), recipe) for recipe in recipes]
 
 
-def planned_programs(seed: int, count: int, languages: Sequence[Language] = LANGUAGES) -> list[Planned]:
+def planned_programs(seed: int, count: int) -> list[Planned]:
     """Return the programs of the suite, each in every language in turn: a change of the host's speed hits all alike."""
     found: list[Planned] = []
     for drawn in drawn_programs(seed, count):
-        for language in languages:
+        for language in LANGUAGES:
             recipe = drawn.of(language)
             first = recipe.workload.kernels[0]
             work = first.parameter if first.name == records.STAND_IN else 1
@@ -167,9 +157,6 @@ def run(plan: Plan) -> records.Record:
             f"repeats = {plan.repeats}: of {number} schedules, more than a record holds; ask for"
             f" {records.MOST_VALUES // (2 * TIMES) // number} at most, or measure in parts"
         )
-    for language in plan.front_ends:
-        if reason := why_not(language):
-            raise InputError(f"--front-end {language}: {reason}, or leave it out")
     import_cupy()  # in vain there is no need to start a process
     for connections in counts:
         if len(counts) > 1:
@@ -243,8 +230,8 @@ def _calibrated(plan: Plan, on_step: OnStep, gpu: Gpu) -> Samples:
     found = measure_probes(gpu, on_step=on_step)
     if not plan.is_of_programs:
         return found
-    libraries = (one for one in installed_libraries(plan.device) if one.name in plan.languages)
-    with compiled_rounds(plan.device, Compiled.name in plan.languages) as compiled:
+    libraries = (one for one in installed_libraries(plan.device) if one.name in LANGUAGES)
+    with compiled_rounds(plan.device) as compiled:
         return msgspec.structs.replace(found, front_ends=measure_front_ends(libraries, compiled, on_step))
 
 

@@ -33,8 +33,8 @@ BY_OTHERS = (
 class PythonProgram(NamedTuple):
     """A program and what runs it.
 
-    ``interpreter``: its path; ``options``: the interpreter's; ``words``: a script, ``-m`` and a module or ``-c`` and
-    code, and the arguments of that.
+    ``interpreter``: its path; ``options``: the interpreter's; ``words``: a script, or ``-m`` and a module,
+    and the arguments of that.
     """
 
     interpreter: str
@@ -66,11 +66,11 @@ def parse_program(command: Sequence[str]) -> PythonProgram:
         raise InputError(f"{shown(first)}: there is no such program")
     words = list(rest)
     options: list[str] = []
-    while words and words[0].startswith("-") and words[0] not in ("-m", "-c"):
+    while words and words[0].startswith("-") and words[0] != "-m":
         taken = 2 if words[0] in TAKE_A_WORD else 1
         options += words[:taken]
         del words[:taken]
-    if len(words) < (2 if words[:1] in (["-m"], ["-c"]) else 1):
+    if len(words) < (2 if words[:1] == ["-m"] else 1):
         raise InputError("no program: give one, as in -- python my_program.py or -- python -m my_program")
     if not words[0].startswith("-") and not Path(words[0]).exists():
         raise InputError(f"{shown(words[0])}: there is no such file")
