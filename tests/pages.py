@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from strategies import d2h, h2d, kernel, make_device, program
+from strategies import d2h, h2d, kernel, make_device, plan
 
 from streamsim.cli import main
 from streamsim.model import simulate
@@ -62,7 +62,7 @@ def irregular(count: int) -> Timeline:
             d2h(k % 4 + 1, chance.randrange(1, 200_000)),
         )
     ]
-    return simulate(program(*ops), make_device(copy=700, kernel=900))
+    return simulate(plan(*ops), make_device(copy=700, kernel=900))
 
 
 def data_of(html: str) -> dict[str, Any]:

@@ -153,7 +153,7 @@ def kernel(stream: int, ticks: int, **more: Any) -> Kernel:
     return Kernel(stream, duration_s=ticks * NS, **more)
 
 
-def program(*ops: Op, streams: int = 4, kind: str = "non-blocking", **more: Any) -> Schedule:
+def plan(*ops: Op, streams: int = 4, kind: str = "non-blocking", **more: Any) -> Schedule:
     """A schedule over ``streams`` streams of one kind, with as many events as it names."""
     events = (
         max(
@@ -252,7 +252,7 @@ def draining(draw: st.DrawFn) -> tuple[Schedule, Device]:
     op = st.one_of(*[costed_kernels(stream)] * 3, kernels(stream), copies(stream, True))
     ops = draw(st.lists(op, min_size=2, max_size=20))
     few = {"copy_engines": draw(st.sampled_from((2, 1))), "concurrent_kernels": draw(st.sampled_from((1, 2, 16)))}
-    return program(*ops, buffers=BUFFERS), draw(plain_devices(resident_threads=16, **few))
+    return plan(*ops, buffers=BUFFERS), draw(plain_devices(resident_threads=16, **few))
 
 
 def plain_devices(**fixed: Any) -> st.SearchStrategy[Device]:
@@ -268,7 +268,7 @@ def free_calls(draw: st.DrawFn) -> tuple[Schedule, Device]:
     ops = draw(st.lists(op, min_size=4, max_size=14))
     if draw(SELDOM):
         ops = draw(hosted(ops))
-    return program(*ops, buffers=BUFFERS), draw(plain_devices())
+    return plan(*ops, buffers=BUFFERS), draw(plain_devices())
 
 
 CAPTURABLE = st.sampled_from((None, None, PINNED))
@@ -384,7 +384,7 @@ def runs(draw: st.DrawFn) -> tuple[Schedule, Device]:
     op = st.one_of(*[kernels(stream)] * 5, *[copies(stream, True)] * 2, order, order)
     ops = draw(st.lists(op, min_size=6, max_size=30))
     few = {"connections": draw(st.sampled_from((1, 2, 3))), "copy_connections": draw(st.sampled_from((None, 2)))}
-    return program(*ops, streams=5, launch="graph", buffers=BUFFERS), draw(devices(**few))
+    return plan(*ops, streams=5, launch="graph", buffers=BUFFERS), draw(devices(**few))
 
 
 @st.composite
@@ -396,7 +396,7 @@ def long_hand_overs(draw: st.DrawFn) -> tuple[Schedule, Device]:
     stream = st.integers(1, 4)
     ops = draw(st.lists(st.one_of(copies(stream, False), kernels(stream)), min_size=2, max_size=20))
     hand_overs = {f.removesuffix("_s"): draw(st.integers(0, 30)) for f in HAND_OVERS}
-    return program(*ops, buffers=BUFFERS), draw(devices(kernel_signal="each", **hand_overs))
+    return plan(*ops, buffers=BUFFERS), draw(devices(kernel_signal="each", **hand_overs))
 
 
 CROWDED = devices(copy_engines=2, concurrent_kernels=3, kernel_rule="ready-order")

@@ -1,6 +1,6 @@
 """What an op's spans and calls are, in ticks."""
 
-from strategies import make_device, program
+from strategies import make_device, plan
 
 from streamsim.device import Device
 from streamsim.model import simulate
@@ -11,5 +11,5 @@ IDEAL = make_device()
 
 def spans(device: Device, *ops: Op, **more: object) -> list[tuple[int, int]]:
     """(start, end) of every copy and kernel."""
-    timeline = simulate(program(*ops, **more), device)  # type: ignore[arg-type]
+    timeline = simulate(plan(*ops, **more), device)  # type: ignore[arg-type]
     return [(s, e) for s, e, k in zip(timeline.start, timeline.end, timeline.engine, strict=True) if k >= 0]

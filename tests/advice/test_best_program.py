@@ -4,7 +4,7 @@ import pytest
 from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import NS, d2h, h2d, kernel, make_device, program
+from strategies import NS, d2h, h2d, kernel, make_device, plan
 
 from streamsim.advice import what_if
 from streamsim.model import simulate
@@ -30,7 +30,7 @@ def loop(steps: int, size: int, work: int, *between: Op, memory: str = "pinned")
         there, back = (Region("host", at * size, size) if memory == "pageable" else None for at in (2 * k, 2 * k + 1))
         ops += (Copy("h2d", size, 1, there), kernel(1, work), Copy("d2h", size, 1, back), *between)
     buffers = (Buffer("host", 2 * steps * size, "pageable"),) if memory == "pageable" else ()
-    return program(*ops, Synchronize(), streams=1, buffers=buffers)
+    return plan(*ops, Synchronize(), streams=1, buffers=buffers)
 
 
 # The program, whether its steps are independent, and the most chunks to try; what to use, and the ticks of that.
@@ -46,7 +46,7 @@ WAYS = {
     # The host works for 1,000 between steps of 60: nothing ends 1 % sooner.
     "no gain": (loop(6, 10, 40, HostWork(1000 * NS)), True, 128, "the program unchanged", 5060),
     # In 128 chunks all overlap but two copies of 8.
-    "one step": (program(h2d(1, 1024), kernel(1, 1024), d2h(1, 1024)), True, 128, "--chunks 128 --streams 3", 1040),
+    "one step": (plan(h2d(1, 1024), kernel(1, 1024), d2h(1, 1024)), True, 128, "--chunks 128 --streams 3", 1040),
 }
 
 

@@ -26,7 +26,7 @@ from strategies import (
     kernels,
     link,
     make_device,
-    program,
+    plan,
     schedules,
 )
 
@@ -77,67 +77,67 @@ TEN: dict[str, tuple[Schedule, Device, int, int, str, int]] = {
     # Half the rate: the copy takes 20 and holds the host, so the kernel is issued at 20 and ends at 40.
     # Pinned: copy 0..10, kernel 0..20.
     "pageable host memory": (
-        program(h2d(1, 10, host=Region(PAGEABLE.name, 0, 10)), kernel(2, 20), buffers=BUFFERS),
+        plan(h2d(1, 10, host=Region(PAGEABLE.name, 0, 10)), kernel(2, 20), buffers=BUFFERS),
         make_device(h2d=link(pageable_rate=0.5)),
         40, 20, "pageable-memory", 20,
     ),
     # The kernel in stream 0 waits for the blocking stream's copy, 0..10, and reads none of it. Else both run 0..10.
     "the default stream": (
-        program(
+        plan(
             h2d(1, 10, device=card(0, 10)), kernel(0, 10, reads=(card(100, 10),)), kind="blocking", buffers=BUFFERS,
         ),
         PLAIN, 20, 10, "legacy-stream", 10,
     ),
     # One engine for the direction: 0..10, 10..20. That is the bound; an engine for each stream would take 10.
-    "same-direction copies": (program(h2d(1, 10), h2d(2, 10)), PLAIN, 20, 20, "same-direction", 10),
+    "same-direction copies": (plan(h2d(1, 10), h2d(2, 10)), PLAIN, 20, 20, "same-direction", 10),
     # Room for 16 kernels, but each fills the card: 0..16, 16..32. That is the bound; side by side 16.
     "the kernel fills the card": (
-        program(kernel(1, 16), kernel(2, 16)), make_device(concurrent_kernels=16), 32, 32, "full-kernels", 16,
+        plan(kernel(1, 16), kernel(2, 16)), make_device(concurrent_kernels=16), 32, 32, "full-kernels", 16,
     ),
     # One queue in front of the one copy engine: D2H waits for the kernel until 10, and H2D behind it until 20, to 30.
     # H2D issued first: 0..10 beside the kernel, D2H 10..20.
     "issue order on in-order queues": (
-        program(kernel(1, 10), d2h(1, 10), h2d(2, 10)),
+        plan(kernel(1, 10), d2h(1, 10), h2d(2, 10)),
         make_device(copy_engines=1, connections=1),
         30, 20, "issue-order", 10,
     ),
     # Stream 3 takes stream 1's queue: D2H of 3 (9 ticks) stands behind D2H of 1 (1 tick), which waits for the kernel
     # until 10: 11..20. That of 2 runs 0..1. With a queue of its own that of 3 runs 1..10, and then that of 1, 10..11.
     "more streams than connections": (
-        program(kernel(1, 10), d2h(1, 1), d2h(2, 1), d2h(3, 9)), make_device(connections=2, concurrent_kernels=16),
+        plan(kernel(1, 10), d2h(1, 1), d2h(2, 1), d2h(3, 9)), make_device(connections=2, concurrent_kernels=16),
         20, 11, "connections", 9,
     ),
     # The device is synchronised between the copy, 0..10, and the kernel, 10..20.
     "an allocation or free that synchronises": (
-        program(h2d(1, 10), Synchronize(), kernel(2, 10)), PLAIN, 20, 10, "host-waits", 10,
+        plan(h2d(1, 10), Synchronize(), kernel(2, 10)), PLAIN, 20, 10, "host-waits", 10,
     ),
     # Four copies of 1 byte with 9 ticks of latency each: 40 for 4 ticks' worth of bytes.
     "chunks too small": (
-        program(*[h2d(1, 1)] * 4), make_device(h2d=link(latency=9)), 40, 4, "small-chunks", 36,
+        plan(*[h2d(1, 1)] * 4), make_device(h2d=link(latency=9)), 40, 4, "small-chunks", 36,
     ),
     # Both directions move 10 bytes at half the rate for 20 ticks.
     "duplex contention": (
-        program(h2d(1, 10), d2h(2, 10)), make_device(h2d=link(shared=0.5), d2h=link(shared=0.5)), 20, 10, "duplex", 10,
+        plan(h2d(1, 10), d2h(2, 10)), make_device(h2d=link(shared=0.5), d2h=link(shared=0.5)), 20, 10, "duplex", 10,
     ),
     # A copy that the host waits for, 0..10, then the other stream's kernel, 10..20.
     "a hidden synchronisation": (
-        program(h2d(1, 10, blocking=True), kernel(2, 10)), PLAIN, 20, 10, "host-waits", 10,
+        plan(h2d(1, 10, blocking=True), kernel(2, 10)), PLAIN, 20, 10, "host-waits", 10,
     ),
 }  # fmt: skip
 
 # The causes that are not among the ten.
 OTHERS: dict[str, tuple[Schedule, Device, int, int, str, int]] = {
     # Calls of 10 ticks: copies of 1 byte start at 10, 20, 30. The last ends at 31; the engine has 3 to do.
-    "host issue": (program(*[h2d(1, 1)] * 3), make_device(copy=10), 31, 3, "host-issue", 28),
+    "host issue": (plan(*[h2d(1, 1)] * 3), make_device(copy=10), 31, 3, "host-issue", 28),
     # One chunk: the kernel waits for its copy. Cut into many, the two would run side by side.
-    "too few chunks": (program(h2d(1, 10), kernel(1, 10)), PLAIN, 20, 10, "few-chunks", 10),
+    "too few chunks": (plan(h2d(1, 10), kernel(1, 10)), PLAIN, 20, 10, "few-chunks", 10),
     # One block of four that would fill the card: all of the work on all of the card takes 10.
-    "too few blocks": (program(kernel(1, 40, fill=0.25)), make_device(concurrent_kernels=16), 40, 10, "few-blocks", 30),
+    "too few blocks": (plan(kernel(1, 40, fill=0.25)), make_device(concurrent_kernels=16), 40, 10, "few-blocks", 30),
     # 18 ticks of copy beside 2 of kernel: the bound is 18, and an even load is 10.
-    "unbalanced pipeline": (program(h2d(1, 18), kernel(2, 2)), PLAIN, 18, 18, "unbalanced", 8),
+    "unbalanced pipeline": (plan(h2d(1, 18), kernel(2, 2)), PLAIN, 18, 18, "unbalanced", 8),
     # The kernel waits for an event after a copy of bytes that it does not read.
     "a wait that serialises": (
-        program(
+        plan(
             h2d(1, 10, device=card(0, 10)), RecordEvent(0, 1),
             WaitEvent(0, 2), kernel(2, 10, reads=(card(100, 10),)), buffers=BUFFERS,
         ),
@@ -145,13 +145,13 @@ OTHERS: dict[str, tuple[Schedule, Device, int, int, str, int]] = {
     ),
     # The same in one stream: its order is the wait.
     "one stream for independent work": (
-        program(h2d(1, 10, device=card(0, 10)), kernel(1, 10, reads=(card(100, 10),)), buffers=BUFFERS),
+        plan(h2d(1, 10, device=card(0, 10)), kernel(1, 10, reads=(card(100, 10),)), buffers=BUFFERS),
         PLAIN, 20, 10, "needless-order", 10,
     ),
     # Two kernels, one after another, read a table that is copied before them: 0..10, 10..20, 20..30. If it stood in
     # nobody's way it would be copied beside the first.
     "a table copied once": (
-        program(
+        plan(
             h2d(1, 10, device=card(0, 10)), kernel(1, 10, reads=(card(0, 10), card(20, 1))),
             kernel(1, 10, reads=(card(0, 10), card(21, 1))), buffers=BUFFERS,
         ),
@@ -159,7 +159,7 @@ OTHERS: dict[str, tuple[Schedule, Device, int, int, str, int]] = {
     ),
     # Two kernels write halves of what is copied back behind both: again 30 in place of 20.
     "a sum copied back once": (
-        program(
+        plan(
             kernel(1, 10, writes=(card(0, 5),)), kernel(1, 10, writes=(card(5, 5),)),
             d2h(1, 10, device=card(0, 10)), buffers=BUFFERS,
         ),
@@ -167,7 +167,7 @@ OTHERS: dict[str, tuple[Schedule, Device, int, int, str, int]] = {
     ),
     # Kernels of 1 tick, which take the floor of 10 each; so does one in a graph, with the gap behind it.
     "kernel floor": (
-        program(*[kernel(1, 1, elements=1)] * 4), make_device(floor=10, graph_gap=9), 40, 4, "small-chunks", 36,
+        plan(*[kernel(1, 1, elements=1)] * 4), make_device(floor=10, graph_gap=9), 40, 4, "small-chunks", 36,
     ),
 }  # fmt: skip
 
@@ -190,7 +190,7 @@ def test_each_cause_alone_is_named_and_no_other_loses_anything(name: str) -> Non
 def test_what_two_causes_lose_only_together_is_shared_evenly() -> None:
     # Pinned or not, the copy's blocking call holds the host until 16; pageable (at the same rate), so does the copy
     # without it. Either remedy alone gains nothing, both gain 16.
-    schedule = program(h2d(1, 16, host=Region(PAGEABLE.name, 0, 16), blocking=True), kernel(2, 16), buffers=BUFFERS)
+    schedule = plan(h2d(1, 16, host=Region(PAGEABLE.name, 0, 16), blocking=True), kernel(2, 16), buffers=BUFFERS)
     found = explain(schedule, PLAIN)
     assert lost(found) == {"pageable-memory": 8, "host-waits": 8}
     assert [loss.gain_alone_s for loss in found.losses] == [0, 0]
@@ -216,7 +216,7 @@ def test_the_order_of_issue_is_to_blame_before_the_streams_are() -> None:
 def test_a_remedy_that_hurts_is_not_applied() -> None:
     # One queue: stream 2's D2H (10) stands behind stream 1's (2), which waits for the kernel (1): kernel 0..1, D2H 1..3
     # and 3..13, the other kernel 3..23. With queues of their own stream 2's goes first, 0..10, and it all ends at 32.
-    found = explain(program(kernel(1, 1), d2h(1, 2), d2h(2, 10), kernel(1, 20)), make_device(connections=1))
+    found = explain(plan(kernel(1, 1), d2h(1, 2), d2h(2, 10), kernel(1, 20)), make_device(connections=1))
     assert (ticks(found.makespan_s), ticks(found.bound_s)) == (23, 21)
     assert lost(found) == {"few-chunks": 2}
 
@@ -224,14 +224,14 @@ def test_a_remedy_that_hurts_is_not_applied() -> None:
 def test_a_synchronisation_that_the_data_needs_is_not_to_blame() -> None:
     # The kernel reads what the copy of the other stream brings: without the call it would need an event. One chunk.
     reads = card(0, 10)
-    schedule = program(h2d(1, 10, device=reads), Synchronize(), kernel(2, 10, reads=(reads,)), buffers=BUFFERS)
+    schedule = plan(h2d(1, 10, device=reads), Synchronize(), kernel(2, 10, reads=(reads,)), buffers=BUFFERS)
     assert lost(explain(schedule, PLAIN)) == {"few-chunks": 10}
 
 
 def test_what_lies_in_the_bound_is_shared_among_the_engines() -> None:
     # H2D 10 + 10 in two streams beside a kernel of 20: all even; with an engine for each stream's copies they are 10,
     # and (10 + 20) / 2 is 5 below (20 + 20) / 2.
-    found = explain(program(h2d(1, 10), h2d(2, 10), kernel(3, 20)), PLAIN)
+    found = explain(plan(h2d(1, 10), h2d(2, 10), kernel(3, 20)), PLAIN)
     assert (lost(found), limits(found)) == ({}, {"same-direction": 5})
     assert ticks(found.even_s) == 15
 
@@ -245,8 +245,8 @@ def test_all_in_the_default_stream_loses_what_it_does_in_another(data: st.DataOb
     """Nothing else waits for the default stream, so it is one stream like another, but that nobody enters it."""
     op = st.one_of(copies(st.just(1), capturable=False), kernels(st.just(1)))
     ops = data.draw(st.lists(op, min_size=1, max_size=12))
-    own = program(*ops, buffers=BUFFERS)
-    default = program(*(replace(op, stream=0) for op in ops), buffers=BUFFERS)
+    own = plan(*ops, buffers=BUFFERS)
+    default = plan(*(replace(op, stream=0) for op in ops), buffers=BUFFERS)
     found, expected = explain(default, device), explain(own, device)
     assert (found.makespan_s, found.bound_s) == (expected.makespan_s, expected.bound_s)
     assert (lost(found), limits(found)) == (lost(expected), limits(expected))
@@ -380,7 +380,7 @@ def test_tasks_that_share_a_buffer_overlap_only_as_a_race(streams: int) -> None:
     """10 in and 20 of work twice, in the same bytes: 60 in one stream; in two, where nothing keeps them apart, 50."""
     shared = card(0, 10)
     tasks = ((h2d(k, 10, device=shared), kernel(k, 20, reads=(shared,))) for k in (1, streams))
-    found = explain(program(*(op for task in tasks for op in task), buffers=BUFFERS), PLAIN)
+    found = explain(plan(*(op for task in tasks for op in task), buffers=BUFFERS), PLAIN)
     assert (ticks(found.makespan_s), found.is_racy) == (60, False) if streams == 1 else (50, True)
 
 
@@ -398,7 +398,7 @@ def test_what_a_crowd_costs_each_copy_goes_with_the_latencies() -> None:
     costly = make_device(h2d=side, d2h=side, concurrent_kernels=4, h2d_to_kernel=3)
     plain = make_device(concurrent_kernels=4)
     ops = [op for stream in range(1, 7) for op in (h2d(stream, 20), kernel(stream, 8, fill=0.5), d2h(stream, 20))]
-    schedule = program(*ops, streams=6)
+    schedule = plan(*ops, streams=6)
     costs, without = (lost(explain(schedule, device)) for device in (costly, plain))
     assert costs.keys() - without.keys() == {"small-chunks", "duplex"}
     assert all(costs[cause] == without[cause] for cause in without)
@@ -406,7 +406,7 @@ def test_what_a_crowd_costs_each_copy_goes_with_the_latencies() -> None:
 
 def test_the_picture_shows_bound_and_losses() -> None:
     # Copy 0..10, synchronised, kernel 10..20: bound 10, then 10 lost to the call.
-    schedule = program(h2d(1, 10), Synchronize(), kernel(2, 10))
+    schedule = plan(h2d(1, 10), Synchronize(), kernel(2, 10))
     ax, *_ = panels = plot_remedied(explain(schedule, PLAIN))
     bars = {
         str(c.get_gid()): (c.get_paths()[0].get_extents().x0, c.get_paths()[0].get_extents().x1)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import NS, d2h, h2d, kernel, link, make_device, pipeline_of, program
+from strategies import NS, d2h, h2d, kernel, link, make_device, pipeline_of, plan
 
 from streamsim.advice import what_if
 from streamsim.device import load_device, with_memory_limit
@@ -41,7 +41,7 @@ def ticks(schedule: Schedule) -> int:
 def loop(steps: int, *between: Op) -> Schedule:
     """Steps of 10 ticks in, 20 of work and 10 back in one stream; ``between``: what the host does after each."""
     ops = [op for _ in range(steps) for op in (h2d(1, 10), kernel(1, 20), d2h(1, 10), *between)]
-    return program(*ops, Synchronize(), streams=1)
+    return plan(*ops, Synchronize(), streams=1)
 
 
 # Steps
@@ -83,7 +83,7 @@ def test_later_pieces_are_called_where_the_caches_are_warm() -> None:
         *(HostWork(2 * NS), kernel(1, 20, call_s=5 * NS), HostWork(3 * NS), kernel(1, 20, call_s=4 * NS)),
         *(HostWork(21 * NS, "load"), d2h(1, 10, call_s=3 * NS)),
     )
-    cut, _ = in_pieces(program(*(*calls, Synchronize()) * 2, streams=1), 3)
+    cut, _ = in_pieces(plan(*(*calls, Synchronize()) * 2, streams=1), 3)
     host_s = [op.duration_s if isinstance(op, HostWork) else op.call_s for op in cut.ops]
     cold, warm = (8, 6, 9, 2, 5, 3, 4, 7, 3), (8, 2, 4, 2, 4, 2, 4, 7, 3)
     assert host_s == [None if t is None else t * NS for t in (*cold, *warm, *warm, None) * 2]
@@ -110,7 +110,7 @@ def test_prefetched_copies_hide_behind_the_work_of_the_steps_before(depth: int) 
 def test_a_prefetched_copy_waits_for_the_work_of_the_step_that_had_its_buffer() -> None:
     """Copies of 10, kernels of 40: with two buffers the third copy starts when the first kernel has ended, at 50."""
     ops = [op for _ in range(4) for op in (h2d(1, 10), kernel(1, 40))]
-    timeline = simulate(prefetched(program(*ops, streams=1), 1)[0], make_device())
+    timeline = simulate(prefetched(plan(*ops, streams=1), 1)[0], make_device())
     copies = [timeline.start[i] for i, op in enumerate(timeline.schedule.ops) if isinstance(op, Copy)]
     assert copies == [0, 10, 50, 90]
 
@@ -123,7 +123,7 @@ def test_copies_are_prefetched_where_another_thread_makes_the_backward_pass() ->
     tidying = HostWork(2 * NS, thread=1)  # up behind the step before
     backward = tidying, WaitThread(0, thread=1), kernel(1, 20, thread=1), WaitThread(1)
     ops = [op for _ in range(3) for op in (h2d(1, 10), kernel(1, 20), *backward, kernel(1, 5))]
-    plain = program(*ops, streams=1)
+    plain = plan(*ops, streams=1)
     ahead, _ = prefetched(plain, 1)
     assert (ticks(plain), ticks(ahead)) == (165, 145)
     kept = [op for op in ahead.ops if not isinstance(op, Copy | RecordEvent | WaitEvent)]
@@ -143,7 +143,7 @@ def pageable() -> Schedule:
             offset += 100
             found += [Copy(direction, 100, 1, region), Synchronize(stream=1)]
             found += [kernel(1, 20)] if direction == "h2d" else []
-    return program(*found, streams=1, buffers=(Buffer("host", 400, "pageable"),))
+    return plan(*found, streams=1, buffers=(Buffer("host", 400, "pageable"),))
 
 
 def test_pinned_and_asynchronous_each_alone_and_together() -> None:
@@ -188,13 +188,13 @@ def test_pinned_the_host_finds_its_caches_warm(
     others = (HostWork(5e-6, thread=1), HostWork(5e-6, thread=1), kernel(1, 5, call_s=0.0))
     copied = Copy("h2d", n_bytes, 1, Region("host", 0, n_bytes))
     ops: list[Op] = [HostWork(7e-6), copied, *others, *behind, HostWork(9e-6)]
-    schedule = program(*ops, streams=1, buffers=(Buffer("host", MIB, memory),))
+    schedule = plan(*ops, streams=1, buffers=(Buffer("host", MIB, memory),))
     found = [op.duration_s * 1e6 for op in pinned(schedule).ops if isinstance(op, HostWork)]
     assert found == pytest.approx([7.0, 5.0, 5.0, *left_us, 9.0])
 
 
 def test_pinned_calls_of_known_cost_find_their_caches_warm() -> None:
-    schedule = program(
+    schedule = plan(
         Copy("h2d", MIB, 1, Region("host", 0, MIB)),
         kernel(1, 5, call_s=16e-6),
         kernel(1, 5),
@@ -211,14 +211,12 @@ def test_the_front_end_and_kernels_at_another_cost() -> None:
     """
     ops = (kernel(1, 5, call_s=30 * NS), HostWork(10 * NS)) * 3
     half = change.front_end_cost(0.5, "0.5x")
-    found = what_if(program(*ops), DEVICE, [half])
+    found = what_if(plan(*ops), DEVICE, [half])
     assert round(found.before.takes_s / NS) == 115
     assert round(found.together.takes_s / NS) == 15 + 2 * 20 + 5
     named = HostWork(10 * NS, "load"), HostWork(2e-3), WaitThread(1), kernel(1, 5)
-    assert what_if(program(*named), DEVICE, [half]).together.gain == 1
-    twice = what_if(
-        program(kernel(1, 5, name="gemm_a"), kernel(1, 7)), make_device(), [change.kernels("gemm*", 2, "x")]
-    )
+    assert what_if(plan(*named), DEVICE, [half]).together.gain == 1
+    twice = what_if(plan(kernel(1, 5, name="gemm_a"), kernel(1, 7)), make_device(), [change.kernels("gemm*", 2, "x")])
     assert round(twice.together.takes_s / NS) == 17
 
 
@@ -256,6 +254,6 @@ def test_a_kernels_recorded_time_holds_some_of_the_gap_that_a_graph_has() -> Non
     """
     device = make_device(floor=10, graph_gap=5)
     ops = [kernel(1, 8, call_s=call * NS) for call in (2, 2, 0)]
-    case = change.graph().make(Work(program(*ops, streams=1), device))
+    case = change.graph().make(Work(plan(*ops, streams=1), device))
     timeline = simulate(case.schedule, case.device)
     assert list(zip(timeline.start, timeline.end, strict=True))[:3] == [(0, 10), (10, 20), (20, 28)]

@@ -20,7 +20,7 @@ from strategies import (
     kernel,
     link,
     make_device,
-    program,
+    plan,
     schedules,
     ticks,
 )
@@ -97,11 +97,11 @@ def test_the_bound_holds_for_the_patterns_on_the_shipped_profiles(
 
 
 H2D, D2H, COMPUTE = "H2D copy engine", "D2H copy engine", "compute engine"
-IN_THREE = program(h2d(1, 10), h2d(2, 10), h2d(3, 10), kernel(4, 9), kernel(4, 9), d2h(1, 4))
+IN_THREE = plan(h2d(1, 10), h2d(2, 10), h2d(3, 10), kernel(4, 9), kernel(4, 9), d2h(1, 4))
 LOSING = link(shared=0.75)
 SMALL = tuple(h2d(1 + i % 4, 4) for i in range(8))
 ONE_COPY_ENGINE, NONE = make_device(copy_engines=1), make_device(copy_engines=0)
-TOGETHER = program(h2d(1, 10), d2h(2, 7), kernel(3, 12))
+TOGETHER = plan(h2d(1, 10), d2h(2, 7), kernel(3, 12))
 # A schedule, a device, the bound and bounds of single resources in ticks, and what sets it.
 BOUND: dict[str, tuple[Schedule, Device, dict[str, int], str]] = {
     "three copies of 10 and 2 of latency": (
@@ -112,37 +112,37 @@ BOUND: dict[str, tuple[Schedule, Device, dict[str, int], str]] = {
     # 3 for each copy call, seen 2 later: H2D from 5, D2H from 8, kernels after two more calls of 1: from 9. The last
     # call returns at 3 + 3 + 1 + 1.
     "an engine starts when its first op arrives": (
-        program(h2d(1, 10), d2h(2, 10), kernel(3, 10), kernel(4, 10)), make_device(copy=3, kernel=1, submit=2),
+        plan(h2d(1, 10), d2h(2, 10), kernel(3, 10), kernel(4, 10)), make_device(copy=3, kernel=1, submit=2),
         {"": 29, H2D: 15, D2H: 18, HOST: 10}, COMPUTE,
     ),
     # H2D 10, hand-over 3, kernel 20 | event 2, hand-over 4 | D2H 10 in another stream
     "the chain has streams, events and hand-overs": (
-        program(h2d(1, 10), kernel(1, 20), RecordEvent(0, 1), WaitEvent(0, 2), d2h(2, 10)),
+        plan(h2d(1, 10), kernel(1, 20), RecordEvent(0, 1), WaitEvent(0, 2), d2h(2, 10)),
         make_device(h2d_to_kernel=3, kernel_to_d2h=4, event=2), {"": 49}, CHAIN,
     ),
     # a kernel waits for a copy in until 12 in its own stream, and for a copy back until 10 that it hears of at 15
     "the longer of two ways into an op": (
-        program(h2d(1, 12), d2h(2, 10), RecordEvent(0, 2), WaitEvent(0, 1), kernel(1, 20)),
+        plan(h2d(1, 12), d2h(2, 10), RecordEvent(0, 2), WaitEvent(0, 1), kernel(1, 20)),
         make_device(d2h_to_kernel=5), {"": 35}, CHAIN,
     ),
     # seen 5 ticks later by the host, which then issues a kernel of 20 elsewhere
-    "the host waits": (program(h2d(1, 10), Synchronize(stream=1), kernel(2, 20)), make_device(wake=5), {"": 35}, CHAIN),
+    "the host waits": (plan(h2d(1, 10), Synchronize(stream=1), kernel(2, 20)), make_device(wake=5), {"": 35}, CHAIN),
     # 8 copies of 4 in 4 streams, 10 ticks a call: the last arrives at 80 and ends at 84
-    "calls are most of the chain": (program(*SMALL), make_device(copy=10), {"": 84}, HOST),
+    "calls are most of the chain": (plan(*SMALL), make_device(copy=10), {"": 84}, HOST),
     # 7 for the launch and 2 for the first copy, then 3 copies of 20; on the host 2 for each
     "a graph pays once": (
-        program(h2d(1, 20), h2d(2, 20), h2d(3, 20), launch="graph"), make_device(graph_launch=7, graph_node=2),
+        plan(h2d(1, 20), h2d(2, 20), h2d(3, 20), launch="graph"), make_device(graph_launch=7, graph_node=2),
         {"": 69, HOST: 13}, H2D,
     ),
     # 400 bytes each way at 1 alone and 3/4 shared; c = time of both. Each direction flows 400 + c/4, one of them at
     # least 800 - c/2; equal at c = 533 1/3, when both have flowed all the time
     "both directions of a losing link": (
-        program(h2d(1, 400), d2h(2, 400)), make_device(h2d=LOSING, d2h=LOSING), {"": 533}, LINK,
+        plan(h2d(1, 400), d2h(2, 400)), make_device(h2d=LOSING, d2h=LOSING), {"": 533}, LINK,
     ),
     # the pageable copy keeps its rate for all of its 100: 100 + c/4 on the other side; 200 + c/4 - c in all, so that
     # both are 125 at c = 100
     "pageable copies are not slowed down": (
-        program(h2d(1, 100, host=Region(PAGEABLE.name, 0, 100)), d2h(2, 100), buffers=(PAGEABLE,)),
+        plan(h2d(1, 100, host=Region(PAGEABLE.name, 0, 100)), d2h(2, 100), buffers=(PAGEABLE,)),
         make_device(h2d=LOSING, d2h=LOSING), {LINK: 125}, CHAIN,
     ),
 }  # fmt: skip
@@ -170,7 +170,7 @@ def test_what_binds_by_hand(what: str) -> None:
     ],
 )
 def test_kernels_share_the_card(concurrent: int, fills: tuple[float, ...], expected: int, makespan: int) -> None:
-    schedule = program(*(kernel(1 + i, 20, fill=fill) for i, fill in enumerate(fills)))
+    schedule = plan(*(kernel(1 + i, 20, fill=fill) for i, fill in enumerate(fills)))
     device = make_device(concurrent_kernels=concurrent)
     bound = lower_bound(schedule, device)
     assert ticks(bound.each["compute engine"]) == expected
@@ -182,7 +182,7 @@ def test_kernels_leave_the_card_to_others_before_they_end(concurrent: int) -> No
     # 40 ticks of work each, and 10 in which the card is free: see test_traces.DRAINS. Behind the last they are not.
     cost = KernelCost("drains", 0, (80, 160), (50 * NS, 90 * NS))
     device = make_device(kernels=(cost,), concurrent_kernels=concurrent, resident_threads=80, floor=4)
-    schedule = program(*(Kernel(s, "drains", 80) for s in (1, 2, 3)))
+    schedule = plan(*(Kernel(s, "drains", 80) for s in (1, 2, 3)))
     bound = lower_bound(schedule, device)
     assert (ticks(bound.seconds), bound.bound_by) == (130, "compute engine")
     assert ticks(simulate(schedule, device).makespan_s) == 130
@@ -191,13 +191,13 @@ def test_kernels_leave_the_card_to_others_before_they_end(concurrent: int) -> No
 def test_the_chain_waits_for_fermis_run_of_kernels() -> None:
     # three kernels back to back are one run; the D2H of stream 1 waits for the 50 of stream 2 as well: 50 + 10.
     # With a signal after each: 10 + 10 + 10 + 10 in stream 1, and 50 in stream 2
-    schedule = program(h2d(1, 10), kernel(1, 10), kernel(1, 10), kernel(2, 50), d2h(1, 10))
+    schedule = plan(h2d(1, 10), kernel(1, 10), kernel(1, 10), kernel(2, 50), d2h(1, 10))
     assert ticks(lower_bound(schedule, make_device(kernel_signal="run")).each[CHAIN]) == 60
     assert ticks(lower_bound(schedule, make_device()).each[CHAIN]) == 50
 
 
 def test_a_schedule_without_work_takes_no_time_on_the_card() -> None:
-    schedule = program(RecordEvent(0, 1), Synchronize())
+    schedule = plan(RecordEvent(0, 1), Synchronize())
     assert lower_bound(schedule, load_device("h200")).seconds == 0
 
 
@@ -227,6 +227,6 @@ def test_the_duplex_bound_against_brute_force(there: Flow, back: Flow) -> None:
 @pytest.mark.parametrize(("late", "bound_by"), [(21, HOST), (19, "D2H copy engine")])
 def test_an_engine_whose_work_is_called_late_binds_less_than_the_host_that_calls_it(late: int, bound_by: str) -> None:
     """Two copies back of 10 in two streams, called after so much else; the copy in is over by then, and in no chain."""
-    schedule = program(h2d(3, 5), HostWork(late * NS), d2h(1, 10), d2h(2, 10))
+    schedule = plan(h2d(3, 5), HostWork(late * NS), d2h(1, 10), d2h(2, 10))
     bound = lower_bound(schedule, make_device())
     assert (ticks(bound.seconds), bound.bound_by) == (late + 20, bound_by)

@@ -20,7 +20,7 @@ from strategies import (
     kernel,
     link,
     make_device,
-    program,
+    plan,
     schedules,
 )
 
@@ -62,7 +62,7 @@ def test_a_copy_whose_bandwidth_is_uncertain_takes_a_lognormal_time(level: float
     # n / (b exp(s z)) with z normal: its quantiles are n / b exp(-s z_q). 5 % and 95 % of z: -+1.6449; 25 %: -+0.6745.
     n_bytes, sigma, samples = 10_000_000, 0.2, 2000
     device = with_spread(make_device(), h2d__bandwidth_bytes_per_s=sigma)
-    found = analysis.interval(program(h2d(1, n_bytes)), device, samples, level=level)
+    found = analysis.interval(plan(h2d(1, n_bytes)), device, samples, level=level)
     z = {0.9: Z95, 0.5: 0.6744897501960817}[level]
     alone_s = n_bytes / BYTE_PER_TICK
     assert math.log(found.low_s / alone_s) / sigma == pytest.approx(-z, abs=z_tolerance(samples))
@@ -73,9 +73,7 @@ def test_numbers_are_drawn_independently_of_each_other() -> None:
     # Two copies of a million ticks each in one stream, both lognormal with s = 0.1: the variances of a sum add.
     device = make_device(h2d=link(1_000_000), d2h=link(1_000_000))
     device = with_spread(device, h2d__latency_s=0.1, d2h__latency_s=0.1)
-    times = np.array(
-        [simulate(program(h2d(1, 1), d2h(1, 1)), drawn).makespan_s for drawn in analysis.draws(device, 2000)]
-    )
+    times = np.array([simulate(plan(h2d(1, 1), d2h(1, 1)), drawn).makespan_s for drawn in analysis.draws(device, 2000)])
     variance = 2 * math.exp(0.01) * (math.exp(0.01) - 1)  # of exp(0.1 z), twice, in (million ticks) squared
     assert times.var() / 1e-6 == pytest.approx(variance, rel=4 * math.sqrt(2 / 2000) * 1.2)
 
@@ -97,7 +95,7 @@ def test_all_kernels_and_all_calls_are_drawn_by_one_factor_each() -> None:
 
 def test_several_schedules_are_predicted_on_the_same_draws() -> None:
     """Of a seed, to which more samples only add."""
-    one, other, device = program(h2d(1, 1000), d2h(2, 99)), program(kernel(1, 500)), load_device("h200")
+    one, other, device = plan(h2d(1, 1000), d2h(2, 99)), plan(kernel(1, 500)), load_device("h200")
     found = analysis.intervals([one, other], device, 40, seed=7)
     assert found == [analysis.interval(one, device, 40, seed=7), analysis.interval(other, device, 40, seed=7)]
     assert found[0].low_s != analysis.interval(one, device, 40, seed=8).low_s
@@ -106,7 +104,7 @@ def test_several_schedules_are_predicted_on_the_same_draws() -> None:
 
 def test_more_spread_is_a_wider_interval() -> None:
     """Of milliseconds, of which next to nothing is missed."""
-    schedule = program(h2d(1, 1_000_000_000), kernel(1, 500_000_000), d2h(1, 1_000_000_000))
+    schedule = plan(h2d(1, 1_000_000_000), kernel(1, 500_000_000), d2h(1, 1_000_000_000))
     found = [analysis.interval(schedule, all_spread(load_device("ideal"), sigma), 50) for sigma in (0.01, 0.02, 0.05)]
     for narrow, wide in itertools.pairwise(found):
         assert wide.low_s < narrow.low_s <= narrow.high_s < wide.high_s
@@ -137,7 +135,7 @@ def test_the_queues_are_served_in_any_order(other: int, connections: int) -> Non
     # Two copies of 10 ticks at tick 0, then a kernel of 1 tick behind the first and of 100 behind the second.
     # First queue first: the second copy ends at 20, its kernel at 120. Second first: 10 + 100, and then 1 more.
     # Streams 1 and 5 of 4 queues have the same home: they do not share it.
-    schedule = program(h2d(1, 10), h2d(other, 10), kernel(1, 1), kernel(other, 100), streams=other)
+    schedule = plan(h2d(1, 10), h2d(other, 10), kernel(1, 1), kernel(other, 100), streams=other)
     device = all_spread(make_device(connections=connections, copy_rule="same-queue-first"), 0.0)
     assert set(analysis.drawn_times_s([schedule], device, samples=60).round(12).flat) == {111e-9, 120e-9}
 
@@ -175,7 +173,7 @@ def test_renaming_streams_changes_nothing_where_the_order_does_not_matter(
 def test_a_profile_of_assumed_latencies_is_drawn_by_its_sources() -> None:
     # One copy of 10 MB at a published rate, known to 3 %: 5 % each way in 90 % of the draws, and somewhat more by what
     # the model misses. A copy of 64 bytes is latencies and calls, of which 30 % are assumed.
-    long, short = (analysis.interval(program(h2d(1, n_bytes)), "a100", samples=400) for n_bytes in (10_000_000, 64))
+    long, short = (analysis.interval(plan(h2d(1, n_bytes)), "a100", samples=400) for n_bytes in (10_000_000, 64))
     assert 0.04 < (long.high_s - long.low_s) / (long.high_s + long.low_s) < 0.12
     assert (short.high_s - short.low_s) / (short.high_s + short.low_s) > 0.2
 
@@ -190,7 +188,7 @@ def test_a_miss_by_hand() -> None:
     """Of three copies and kernels in 300 times MISSED_S a standard miss is a tenth; events and waits are none."""
     ops = (h2d(1, 10), RecordEvent(0, 1), WaitEvent(0, 2), kernel(2, 10), d2h(2, 10))
     times_s = np.array([300 * analysis.MISSED_S] * 3 + [1200 * analysis.MISSED_S])
-    found = analysis.missed(program(*ops, streams=2), times_s, np.array([0.0, 1.0, -2.0, 1.0]))
+    found = analysis.missed(plan(*ops, streams=2), times_s, np.array([0.0, 1.0, -2.0, 1.0]))
     assert found.tolist() == pytest.approx([1, math.exp(0.1), math.exp(-0.2), math.exp(0.05)])
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from refusals import refusal, refused
-from strategies import d2h, h2d, program
+from strategies import d2h, h2d, plan
 
 from streamsim.cli import main, predict
 from streamsim.compiled import available, makespans
@@ -47,7 +47,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     write_schedule(depth_first(Workload(1 << 12, (4,), (4,), (WorkloadKernel(duration_s=1e-5),)), 4, 2), "s.json")
     there = Region("d", 0, 8)
     ops = (msgspec.structs.replace(op, device=there) for op in (h2d(1, 8), d2h(2, 8)))
-    write_schedule(program(*ops, streams=2, buffers=(Buffer("d", 8, "device"),)), "racy.json")
+    write_schedule(plan(*ops, streams=2, buffers=(Buffer("d", 8, "device"),)), "racy.json")
     return tmp_path
 
 

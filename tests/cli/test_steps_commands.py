@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from strategies import NS, d2h, h2d, kernel, program
+from strategies import NS, d2h, h2d, kernel, plan
 
 from streamsim.cli import main
 from streamsim.code import code_of, code_of_schedule, code_of_steps
@@ -26,7 +26,7 @@ STEP = h2d(1, 4 * MIB), HostWork(2000 * NS), kernel(1, 50_000, name="gemm"), d2h
 
 
 def recorded(*more: Any) -> Schedule:
-    return program(*STEP * 8, *more, Synchronize(), streams=1, name="p")
+    return plan(*STEP * 8, *more, Synchronize(), streams=1, name="p")
 
 
 @pytest.fixture(autouse=True)
@@ -35,7 +35,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "140")
     write_schedule(recorded(), "p.json")
     write_schedule(recorded(kernel(1, 5)), "odd.json")
-    write_schedule(program(HostWork(1.0)), "none.json")
+    write_schedule(plan(HostWork(1.0)), "none.json")
 
 
 def events(path: str) -> list[dict[str, Any]]:
@@ -94,7 +94,7 @@ def test_code_writes_the_loop_of_a_recorded_program_and_others_call_by_call(caps
     assert said.out == code_of_steps(read_schedule("p.json"), "cuda-c++")
     assert "--chunks 8 --streams 1 --buffers 1" in said.out
     assert said.err.count("\n") == 1
-    plain = program(*(h2d(1, 64), kernel(1, 5), d2h(1, 64)) * 2, streams=1)
+    plain = plan(*(h2d(1, 64), kernel(1, 5), d2h(1, 64)) * 2, streams=1)
     write_schedule(plain, "plain.json")
     assert main(["code", "plain.json", "--as", "cuda-c++"]) == 0
     assert capsys.readouterr().out == code_of_schedule(plain, "cuda-c++")

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from layered import Times, directions, layers_of, models, names_of
 from msgspec.structs import replace
-from strategies import program, schedules
+from strategies import plan, schedules
 from whole_workloads import whole_programs
 
 from streamsim.code import Language, code_of, code_of_schedule
@@ -156,7 +156,7 @@ def test_a_missing_wait_is_found(language: Language) -> None:
         for one in (host, card, result, out)
     )
     for some, verified in ((ops, False), ((ops[0], RecordEvent(0, 1), WaitEvent(0, 2), *ops[1:]), True)):
-        text = code_of_schedule(program(*some, streams=2, buffers=buffers), language)
+        text = code_of_schedule(plan(*some, streams=2, buffers=buffers), language)
         assert {run(text, language, seed)[0]["verified"] for seed in range(8)} == {verified}
 
 

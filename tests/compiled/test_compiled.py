@@ -23,7 +23,7 @@ from strategies import (
     link,
     make_device,
     pipeline_of,
-    program,
+    plan,
     schedules,
 )
 from twins import DEVICES, assert_same, by_simpy, compiled, simulate
@@ -98,8 +98,8 @@ def test_the_largest_copies_at_the_slowest_and_fastest_rates(rate: float, latenc
     )
     device = make_device(h2d=direction, d2h=direction)
     first = [op for stream in (1, 2, 3, 4) for op in (h2d(stream, most), kernel(stream, 5))]
-    found = assert_same(program(*first, d2h(2, most - 1), h2d(3, 1), d2h(1, most), h2d(2, most)), device)
-    quiet = assert_same(program(first[0]), device)
+    found = assert_same(plan(*first, d2h(2, most - 1), h2d(3, 1), d2h(1, most), h2d(2, most)), device)
+    quiet = assert_same(plan(first[0]), device)
     assert found.end[0] - quiet.end[0] == 3 * latency - latency  # four kernels wait for what it begins
 
 
@@ -206,7 +206,7 @@ def test_numba_that_cannot_be_imported_is_one_line(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("streamsim.compiled.find_spec", lambda _: "found")
     monkeypatch.setitem(sys.modules, "numba", None)  # importing it raises ImportError
     with pytest.raises(InputError, match=r"^numba is installed but cannot be imported \(.*\): pip install --upgrade"):
-        simulate(program(h2d(1, 8)), make_device())
+        simulate(plan(h2d(1, 8)), make_device())
 
 
 def test_without_a_folder_to_write_to_it_compiles_without_a_cache_and_says_so_once(
@@ -242,7 +242,7 @@ def test_which_simulator_runs_hangs_on_the_size_of_the_job_and_on_what_is_instal
     monkeypatch.setattr(streamsim.compiled, "available", lambda: is_installed)
     monkeypatch.setattr(streamsim.compiled, "_check_available", lambda: None)
     monkeypatch.setattr(streamsim.compiled, "LOADING_OPS", 5)
-    two_ops, device = program(h2d(1, 8), d2h(1, 8)), make_device()
+    two_ops, device = plan(h2d(1, 8), d2h(1, 8)), make_device()
     for many in (1, 2, 3, 2, 1):
         simulate_one_of_many(two_ops, device, many)
     assert ran == ["simpy", "simpy", "compiled" if is_installed else "simpy", "simpy", "simpy"]

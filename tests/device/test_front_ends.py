@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from strategies import d2h, h2d, kernel, make_device, program
+from strategies import d2h, h2d, kernel, make_device, plan
 
 from streamsim import best
 from streamsim.device import (
@@ -102,7 +102,7 @@ def test_the_first_call_on_a_stream_is_dear_in_compiled_programs_as_in_bare_ones
     card = replace(CARD, host=replace(CARD.host, first_on_stream_s=9 * NS))
     for name, expected in (("cuda-c++", [11, 2, 11]), ("mine", [2, 2, 2])):
         device = with_library(card, name, enter_s=0.0)
-        assert calls_of(program(h2d(1, 1), h2d(1, 1), h2d(2, 1)), device) == expected
+        assert calls_of(plan(h2d(1, 1), h2d(1, 1), h2d(2, 1)), device) == expected
 
 
 def test_what_first_calls_take_longer_is_that_of_bare_calls_unless_measured() -> None:
@@ -110,7 +110,7 @@ def test_what_first_calls_take_longer_is_that_of_bare_calls_unless_measured() ->
     card = replace(CARD, host=replace(CARD.host, after_wait_s=7 * NS))
     for longer, expected in ((0.0, [107, 107, 100]), (9 * NS, [109, 109, 100])):
         device = with_library(card, copy_s=100 * NS, kernel_s=100 * NS, enter_s=0.0, after_wait_s=longer)
-        assert calls_of(program(h2d(1, 1), kernel(1, 1), d2h(1, 1)), device) == expected
+        assert calls_of(plan(h2d(1, 1), kernel(1, 1), d2h(1, 1)), device) == expected
 
 
 def test_a_front_end_of_a_file_is_known_by_its_name(tmp_path: Path) -> None:

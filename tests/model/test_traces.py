@@ -6,7 +6,7 @@ Ticks and bytes: on the plain device a copy of n bytes lasts n ticks, and nothin
 from typing import Any
 
 import strategies as card
-from strategies import NS, d2h, h2d, kernel, link, make_device, program
+from strategies import NS, d2h, h2d, kernel, link, make_device, plan
 from traces import IDEAL, spans
 
 from streamsim.device import Device
@@ -16,7 +16,7 @@ from streamsim.program import Copy, HostWork, Op, RecordEvent, Region, Synchroni
 
 def calls(device: Device, *ops: Op, **more: object) -> list[tuple[int, int]]:
     """(issued, returned) of every host call."""
-    timeline = simulate(program(*ops, **more), device)  # type: ignore[arg-type]
+    timeline = simulate(plan(*ops, **more), device)  # type: ignore[arg-type]
     return list(zip(timeline.issued, timeline.returned, strict=True))
 
 

@@ -1,7 +1,7 @@
 """Traces of hardware queues and arbitration, tick by tick, by hand."""
 
 import pytest
-from strategies import d2h, h2d, kernel, link, make_device, program
+from strategies import d2h, h2d, kernel, link, make_device, plan
 from traces import IDEAL, spans
 
 from streamsim.device import Device
@@ -95,7 +95,7 @@ def test_same_queue_first_drains_a_queue_before_it_turns_to_the_next() -> None:
     # 32 copies of 40 ticks, round-robin over 4 streams, one tick a call. Copy 0 starts at 1 and ends at 41, when all
     # are issued: the rest of stream 1, then all eight of stream 2, of 3, of 4; each 40 after the one before.
     device = make_device(copy_rule="same-queue-first", copy=1)
-    timeline = simulate(program(*(h2d(1 + i % 4, 40) for i in range(32))), device)
+    timeline = simulate(plan(*(h2d(1 + i % 4, 40) for i in range(32))), device)
     order = [i for stream in range(4) for i in range(stream, 32, 4)]
     assert [timeline.start[i] for i in order] == [1 + 40 * n for n in range(32)]
 

@@ -1,7 +1,7 @@
 """What host threads do besides, by hand: work between calls, calls that say what they cost, waits for each other."""
 
 import pytest
-from strategies import NS, d2h, h2d, kernel, make_device, program
+from strategies import NS, d2h, h2d, kernel, make_device, plan
 
 from streamsim.analysis import lower_bound
 from streamsim.errors import InputError
@@ -19,7 +19,7 @@ ONE_STREAM = {"streams": 1}
 def test_the_next_call_comes_after_the_hosts_work() -> None:
     """A copy's call of 2 ticks at 0, work of 7, a kernel's call of 3: it returns at 12, and the kernel runs till 17."""
     device = make_device(copy=2, kernel=3)
-    timeline = simulate(program(h2d(1, 4), HostWork(7 * NS, "load"), kernel(2, 5)), device)
+    timeline = simulate(plan(h2d(1, 4), HostWork(7 * NS, "load"), kernel(2, 5)), device)
     assert (list(timeline.issued), list(timeline.returned)) == ([0, 2, 9], [2, 9, 12])
     assert (timeline.start[2], timeline.end[2]) == (12, 17)
     assert timeline.spans[1].label == "load"
@@ -32,7 +32,7 @@ def test_a_call_costs_what_its_op_says_and_nothing_more() -> None:
     """
     device = make_device(copy=2, kernel=1, after_wait=4, enter=8)
     ops = h2d(1, 4), Synchronize(call_s=6 * NS), h2d(2, 4, call_s=3 * NS), h2d(2, 4), kernel(2, 1)
-    timeline = simulate(program(*ops), device)
+    timeline = simulate(plan(*ops), device)
     costs = [back - begin for begin, back in zip(timeline.issued, timeline.returned, strict=True)]
     assert costs == [2 + 4 + 8, 6, 3, 2, 1 + 4]
 
@@ -44,7 +44,7 @@ def test_a_wait_for_nothing_does_not_let_the_engines_choose() -> None:
     to 10; then its kernel of 30 runs beside the other copy, and all is over at 40, where the other order takes 50.
     """
     device = make_device(copy_rule="same-queue-first")
-    timeline = simulate(program(d2h(4, 10), Synchronize(stream=2), d2h(1, 10), kernel(1, 30)), device)
+    timeline = simulate(plan(d2h(4, 10), Synchronize(stream=2), d2h(1, 10), kernel(1, 30)), device)
     assert list(timeline.end) == [20, 0, 10, 40]
 
 
@@ -55,7 +55,7 @@ def test_threads_issue_beside_each_other_and_streams_keep_the_order_of_the_list(
     """
     device = make_device(copy=2, kernel=1)
     ops = h2d(1, 4), HostWork(10 * NS, thread=1), kernel(1, 5, thread=1), h2d(1, 4)
-    timeline = simulate(program(*ops), device)
+    timeline = simulate(plan(*ops), device)
     assert list(timeline.issued) == [0, 0, 10, 2]
     assert list(timeline.returned) == [2, 10, 11, 4]
     assert list(timeline.start)[2:] == [11, 16]
@@ -76,7 +76,7 @@ def test_a_thread_waits_until_another_has_come_so_far() -> None:
         kernel(2, 5, thread=1),
         WaitThread(7, thread=1),
     )
-    timeline = simulate(program(*ops), device)
+    timeline = simulate(plan(*ops), device)
     assert list(timeline.issued) == [0, 2, 0, 7, 7, 8]
     assert list(timeline.returned) == [2, 7, 7, 16, 8, 8]
     assert timeline.end[4] == 13
@@ -92,9 +92,9 @@ def test_a_thread_waits_until_another_has_come_so_far() -> None:
         (lambda: WaitThread(1, thread=1), "other = 1: a thread need not wait for itself"),
         (lambda: WaitThread(0, thread=4096), "thread = 4096: expected a whole number from 0 to 1023"),
         (lambda: h2d(1, 4, call_s=-1.0), "call_s = -1.0: expected"),
-        (lambda: program(HostWork(1.0), h2d(1, 4), launch="graph"), r"ops\[0\]: the host can wait or work only after"),
-        (lambda: program(h2d(1, 4, call_s=1.0), launch="graph"), r"ops\[0\].call_s = 1.0: the launch of a graph"),
-        (lambda: program(h2d(1, 4, thread=1), launch="graph"), r"ops\[0\].thread = 1: a graph is launched by one"),
+        (lambda: plan(HostWork(1.0), h2d(1, 4), launch="graph"), r"ops\[0\]: the host can wait or work only after"),
+        (lambda: plan(h2d(1, 4, call_s=1.0), launch="graph"), r"ops\[0\].call_s = 1.0: the launch of a graph"),
+        (lambda: plan(h2d(1, 4, thread=1), launch="graph"), r"ops\[0\].thread = 1: a graph is launched by one"),
     ],
 )
 def test_what_cannot_be_is_refused(make: object, message: str) -> None:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from pages import CONFIGS, HOSTILE, PIPELINE, irregular, saved
 from perfect_profiler import recorded
-from strategies import h2d, kernel, make_device, program, runs
+from strategies import h2d, kernel, make_device, plan, runs
 
 from streamsim.analysis import predict
 from streamsim.answer import (
@@ -112,7 +112,7 @@ class Elements(HTMLParser):
 
 
 def test_hostile_names_are_data_only_the_viewer_runs_and_nothing_is_fetched() -> None:
-    schedule = program(h2d(1, 10), kernel(1, 5, name=HOSTILE), name=HOSTILE)
+    schedule = plan(h2d(1, 10), kernel(1, 5, name=HOSTILE), name=HOSTILE)
     answer = prediction_answer(predict(schedule, make_device()))
     html = page_of(replace(answer, notes=(*answer.notes, HOSTILE), command=HOSTILE))
     found = Elements(html).found

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from pages import HOSTILE, PIPELINE, WORKLOAD, irregular, said_by, saved
-from strategies import h2d, kernel, make_device, program
+from strategies import h2d, kernel, make_device, plan
 
 from streamsim.advice import explain
 from streamsim.analysis import predict
@@ -85,7 +85,7 @@ def test_thirty_thousand_spans_cover_each_row_as_long_as_its_engine_is_busy(look
 
 def test_a_row_has_no_ink_where_nothing_runs(look: Look) -> None:
     """Beside a copy that ends just behind the edge of a pixel, whose share of that pixel is next to nothing."""
-    page = look(html_of(simulate(program(h2d(1, 2000), kernel(2, 2 * 10**6)), make_device())))
+    page = look(html_of(simulate(plan(h2d(1, 2000), kernel(2, 2 * 10**6)), make_device())))
     page.evaluate(f"(c => c.view.set(0, 2000 * (c.right - c.left) / 2.006) ?? c.draw())({CHART})")
     are_equal = page.evaluate(
         f"""() => {{
@@ -156,7 +156,7 @@ def test_the_wheel_zooms_a_clicked_picture_about_the_pointer_and_dragging_moves_
 
 
 def test_the_keyboard_walks_from_op_to_op_and_to_what_it_waited_for(look: Look) -> None:
-    timeline = simulate(program(h2d(1, 100), h2d(2, 50), kernel(2, 30), kernel(1, 10)), make_device())
+    timeline = simulate(plan(h2d(1, 100), h2d(2, 50), kernel(2, 30), kernel(1, 10)), make_device())
     page = look(html_of(timeline))
     page.focus(".picture")
     selected = f"{CHART}.selected?.op"
@@ -171,7 +171,7 @@ def test_the_keyboard_walks_from_op_to_op_and_to_what_it_waited_for(look: Look) 
 
 def test_names_tables_and_calls_lead_to_ops(look: Look) -> None:
     ops = (h2d(1, 100), kernel(1, 30, name="scale"), kernel(1, 20, name="add"), kernel(2, 20, name="add"))
-    page = look(html_of(simulate(program(*ops), make_device(kernel=3))))
+    page = look(html_of(simulate(plan(*ops), make_device(kernel=3))))
     selected = f"[{CHART}.selected?.op, {CHART}.selected?.row.group]"
     found = []
     for text in ("ADD", "add", "add", "nothing"):
@@ -194,7 +194,7 @@ def test_names_tables_and_calls_lead_to_ops(look: Look) -> None:
 
 
 def test_a_hostile_name_is_shown_and_not_run(look: Look) -> None:
-    timeline = simulate(program(kernel(1, 50, name=HOSTILE), name=HOSTILE), make_device())
+    timeline = simulate(plan(kernel(1, 50, name=HOSTILE), name=HOSTILE), make_device())
     page = look(
         page_of(
             Answer(
@@ -232,7 +232,7 @@ ODD: dict[str, list[Op]] = {
 
 @pytest.mark.parametrize("ops", ODD.values(), ids=ODD.keys())
 def test_whatever_is_drawn_answers_the_keys(look: Look, ops: list[Op]) -> None:
-    page = look(html_of(simulate(program(*ops, streams=180), make_device(wait=3))))
+    page = look(html_of(simulate(plan(*ops, streams=180), make_device(wait=3))))
     page.focus(".picture")
     for key in ("ArrowRight", "ArrowDown", "ArrowDown", "Enter", "c", "+", "+", "-", "Shift+ArrowLeft", "0", "ArrowUp"):
         page.keyboard.press(key)

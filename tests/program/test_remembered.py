@@ -5,13 +5,13 @@ import weakref
 
 from hypothesis import given
 from msgspec.structs import replace
-from strategies import devices, h2d, program, schedules
+from strategies import devices, h2d, plan, schedules
 
 from streamsim.device import Device
 from streamsim.lowering import lower
 from streamsim.program import MOST, MOST_OPS, Schedule, remembered
 
-SCHEDULE = program(h2d(1, 10))
+SCHEDULE = plan(h2d(1, 10))
 
 
 def test_a_schedule_of_many_ops_is_not_kept_nor_are_many_of_fewer() -> None:
@@ -22,12 +22,12 @@ def test_a_schedule_of_many_ops_is_not_kept_nor_are_many_of_fewer() -> None:
     def make(_: Schedule) -> Made:
         return Made()
 
-    large = program(*(h2d(1, 10),) * (MOST_OPS + 1))
+    large = plan(*(h2d(1, 10),) * (MOST_OPS + 1))
     few = [replace(SCHEDULE) for _ in range(MOST + 1)]
     kept = [weakref.ref(make(schedule)) for schedule in (large, *few)]
     gc.collect()
     assert [made() is None for made in kept] == [True, True, *[False] * MOST]
-    three = [weakref.ref(make(program(*(h2d(1, 10),) * (MOST_OPS // 2)))) for _ in range(3)]
+    three = [weakref.ref(make(plan(*(h2d(1, 10),) * (MOST_OPS // 2)))) for _ in range(3)]
     gc.collect()
     assert [made() is None for made in three] == [True, False, False]
 

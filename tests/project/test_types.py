@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 import msgspec
 import pytest
-from strategies import h2d, program
+from strategies import h2d, plan
 
 from streamsim import Config, Workload, WorkloadKernel, load_device
 from streamsim.device import changed, tables_of
@@ -118,7 +118,7 @@ def test_no_value_can_be_changed(room: str) -> None:
         (lambda: Region(5, 0, 3), "buffer = 5: expected text"),  # type: ignore[arg-type]
         (lambda: Copy("h2d", 8, 1, host=5), "host = 5: expected a Region"),  # type: ignore[arg-type]
         (lambda: serialized(5), "schedule = 5: expected a Schedule, "),  # type: ignore[arg-type]
-        (lambda: critical_path(program(h2d(1, 8))), "timeline = Schedule("),  # type: ignore[arg-type]
+        (lambda: critical_path(plan(h2d(1, 8))), "timeline = Schedule("),  # type: ignore[arg-type]
         (lambda: changed(H200, {"h2d.latency_s": "-3us"}), "h2d.latency_s = '-3us': expected a time"),
         (lambda: changed(H200, {"link.bandwidth": []}), "h2d.bandwidth_bytes_per_s = []: expected a number"),
     ],

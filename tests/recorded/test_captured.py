@@ -12,7 +12,7 @@ from fake_gpu.cupti import ActivityKind, record
 from hypothesis import assume, given
 from made_captures import captured, records_of
 from perfect_profiler import recorded
-from strategies import NS, d2h, h2d, kernel, make_device, program
+from strategies import NS, d2h, h2d, kernel, make_device, plan
 
 from streamsim.device import Device, with_values
 from streamsim.model import simulate
@@ -135,7 +135,7 @@ def stepping() -> Recording:
     """Two steps of host work 20, a copy in, a kernel, a copy back and a wait; each call costs 5 more than untraced."""
     device = make_device(copy=6, kernel=6, synchronize=6)
     step = (HostWork(20 * NS), h2d(1, 40), kernel(1, 30), d2h(1, 40), Synchronize())
-    return recorded(simulate(program(*step, *step), device))
+    return recorded(simulate(plan(*step, *step), device))
 
 
 @pytest.mark.parametrize(

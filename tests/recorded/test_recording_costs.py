@@ -7,7 +7,7 @@ from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from perfect_profiler import recorded
-from strategies import NS, d2h, h2d, kernel, make_device, program
+from strategies import NS, d2h, h2d, kernel, make_device, plan
 
 from streamsim.model import simulate
 from streamsim.program import HostWork
@@ -39,7 +39,7 @@ def with_queries(
     calls that are not written, which takes ``unwritten``.
     """
     device = make_device(kernel=LAUNCH)
-    was = recorded(simulate(program(*[kernel(1, 5) for _ in range(launches)]), device))
+    was = recorded(simulate(plan(*[kernel(1, 5) for _ in range(launches)]), device))
     names = (*was.names, query)
     now, calls = 0, []
     for row in range(launches):
@@ -150,7 +150,7 @@ def test_while_a_card_is_recorded_engines_hear_of_each_other_a_microsecond_later
     """
     device = make_device()
     ops = [op for _ in range(2) for op in (h2d(1, 4000), kernel(1, 100), kernel(1, 100), d2h(1, 4000))]
-    alone, seen = (simulate(program(*ops), card) for card in (device, costs.while_recorded(device)))
+    alone, seen = (simulate(plan(*ops), card) for card in (device, costs.while_recorded(device)))
     assert seen.makespan_s == pytest.approx(alone.makespan_s + 5e-6)
     found = replay(recorded(seen), device)
     assert found.recorded_s == found.predicted_s == pytest.approx(seen.makespan_s)

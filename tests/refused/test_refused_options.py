@@ -8,7 +8,7 @@ import pytest
 from layered import layers_of
 from made_recordings import kineto, pipeline
 from refusals import refused
-from strategies import d2h, h2d, kernel, program
+from strategies import d2h, h2d, kernel, plan
 
 from streamsim.files import write_toml
 from streamsim.program import HostWork, Synchronize, write_schedule
@@ -87,9 +87,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     before = Path.cwd()
     os.chdir(tmp_path_factory.mktemp("options"))
     step = h2d(1, 4 << 20), HostWork(2e-6), kernel(1, 50_000, name="gemm"), d2h(1, 4 << 20)
-    write_schedule(program(*step * 8, Synchronize(), streams=1), "p.json")
-    write_schedule(program(*step * 8, kernel(1, 5), Synchronize(), streams=1), "odd.json")
-    write_schedule(program(HostWork(1.0)), "none.json")
+    write_schedule(plan(*step * 8, Synchronize(), streams=1), "p.json")
+    write_schedule(plan(*step * 8, kernel(1, 5), Synchronize(), streams=1), "odd.json")
+    write_schedule(plan(HostWork(1.0)), "none.json")
     write_toml(layers_of((40_000_000, 900_000), (90_000_000, 500_000), (10_000_000, 3_000_000)), "model.toml")
     texts = {
         "loop.toml": 'batch = 8\nbatch_bytes = "1MiB"\nstep = "1ms"\n',

@@ -12,7 +12,7 @@ from made_recordings import Export, capture, export, kernel, kineto, pipeline
 from msgspec.structs import replace
 from perfect_profiler import recorded
 from refusals import refusal
-from strategies import d2h, h2d, make_device, program
+from strategies import d2h, h2d, make_device, plan
 
 from streamsim.model import simulate
 from streamsim.program import Synchronize, dump_schedule, parse_schedule
@@ -165,16 +165,16 @@ def test_a_part_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 
 def with_times(times: str) -> object:
-    text = dump_schedule(program(h2d(1, 5), d2h(1, 5), streams=1)).decode()
+    text = dump_schedule(plan(h2d(1, 5), d2h(1, 5), streams=1)).decode()
     return parse_schedule(text.replace("]}\n", '],"recorded":{' + times + "}}").encode())
 
 
 TIMES = '"issued_ns":[%s],"returned_ns":[%s],"start_ns":[%s],"end_ns":[%s]'
 LANES = ',"lanes":[{"name":"x","start_ns":[0,1],"end_ns":[2,3]}]'
-COPIED = recorded(simulate(program(h2d(1, 4), Synchronize()), make_device()))
+COPIED = recorded(simulate(plan(h2d(1, 4), Synchronize()), make_device()))
 WITHOUT_WORK = replace(COPIED, work=COPIED.work.rows(COPIED.work.kind < 0))
 WITHOUT_CALLS = replace(WITHOUT_WORK, calls=COPIED.calls.rows(COPIED.calls.kind < 0))
-GRAPH = simulate(replace(program(h2d(1, 4)), launch="graph"), make_device())
+GRAPH = simulate(replace(plan(h2d(1, 4)), launch="graph"), make_device())
 VALUES: list[tuple[Callable[[], object], str]] = [
     (lambda: with_times(TIMES % (0, 1, 1, 2)), "schedule: recorded: has times of 1 ops; there are 2"),
     (

@@ -11,7 +11,7 @@ import pytest
 from layered import layers_of
 from msgspec.structs import replace
 from refusals import refusal
-from strategies import NS, d2h, h2d, kernel, link, make_device, pipeline_of, program
+from strategies import NS, d2h, h2d, kernel, link, make_device, pipeline_of, plan
 
 from streamsim import Workload, WorkloadKernel, device, load_device, simulate, sweep
 from streamsim.advice import explain, what_if
@@ -138,10 +138,10 @@ DEVICES: Refused = [
 
 # Advice and search
 
-TWO_STEPS = program(*(h2d(1, 10), kernel(1, 20), d2h(1, 10)) * 2, Synchronize(), streams=1)
+TWO_STEPS = plan(*(h2d(1, 10), kernel(1, 20), d2h(1, 10)) * 2, Synchronize(), streams=1)
 COPIED = (Copy("h2d", 100, 1, Region("host", 0, 100)), Synchronize(stream=1), kernel(1, 20))
-PAGEABLE = program(*COPIED, streams=1, buffers=(Buffer("host", 100, "pageable"),))
-OVERWRITTEN = program(  # what the first kernel reads, by the second copy
+PAGEABLE = plan(*COPIED, streams=1, buffers=(Buffer("host", 100, "pageable"),))
+OVERWRITTEN = plan(  # what the first kernel reads, by the second copy
     *(Copy("h2d", 4, 1, ON_HOST, ON_CARD), Kernel(1, duration_s=NS, reads=(ON_CARD,))) * 2,
     streams=1,
     buffers=(HOST, CARD),
@@ -149,8 +149,8 @@ OVERWRITTEN = program(  # what the first kernel reads, by the second copy
 NOBODY_WAITS = (h2d(1, 4), WaitThread(0, thread=1), kernel(1, 4, thread=1), h2d(1, 4), kernel(1, 4))
 NO_SPREAD = "device 'ideal': its profile has no spread...; calibrate the card with streamsim-validate calibrate, or"
 ADVICE: Refused = [
-    (lambda: steps_of(program(h2d(1, 4), kernel(1, 4), kernel(1, 4))), "...no step is repeated"),
-    (lambda: steps_of(program(*NOBODY_WAITS)), "...in step 1 nobody waits for thread 1"),
+    (lambda: steps_of(plan(h2d(1, 4), kernel(1, 4), kernel(1, 4))), "...no step is repeated"),
+    (lambda: steps_of(plan(*NOBODY_WAITS)), "...in step 1 nobody waits for thread 1"),
     (lambda: in_pieces(TWO_STEPS, 11), "...a copy of 10 bytes cannot be cut into 11 pieces"),
     (
         lambda: what_if(OVERWRITTEN, DEVICE, [change.order("breadth-first")]),
@@ -159,9 +159,9 @@ ADVICE: Refused = [
     (lambda: what_if(TWO_STEPS, DEVICE, [change.streams(2)]), "--streams 2: nothing in the schedule ...--independent"),
     (lambda: what_if(TWO_STEPS, DEVICE, [change.chunks(3)], True), "...cannot be made 3: give a multiple of 2"),
     (lambda: what_if(PAGEABLE, DEVICE, [change.graph()]), "...blocking or pageable"),
-    (lambda: interval(program(h2d(1, 10)), H200, level=math.nan), "level = nan: expected"),
-    (lambda: interval(program(h2d(1, 10)), IDEAL), NO_SPREAD),
-    (lambda: explain(program(Kernel(1, "mine", 100)), IDEAL), "...no cost for it"),
+    (lambda: interval(plan(h2d(1, 10)), H200, level=math.nan), "level = nan: expected"),
+    (lambda: interval(plan(h2d(1, 10)), IDEAL), NO_SPREAD),
+    (lambda: explain(plan(Kernel(1, "mine", 100)), IDEAL), "...no cost for it"),
 ]
 SEARCHES: Refused = [
     (lambda: Config("random"), "order = 'random': expected one of"),  # type: ignore[arg-type]

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from matplotlib.collections import PolyCollection
 from msgspec.structs import replace
-from strategies import MS_KERNEL, d2h, devices, h2d, kernel, make_device, program, schedules
+from strategies import MS_KERNEL, d2h, devices, h2d, kernel, make_device, plan, schedules
 
 from streamsim.analysis import predict
 from streamsim.device import Device
@@ -50,7 +50,7 @@ Bar = tuple[str, float, float]  # "row: kind", from, to in the unit of the axis
 
 # The host spends 2 ns on a copy call, 3 on a launch; 1 byte a ns; 5 ns from a copy to a kernel.
 DEVICE = make_device(copy=2, kernel=3, h2d_to_kernel=5)
-SCHEDULE = program(
+SCHEDULE = plan(
     h2d(1, 20),  # call 0..2, copies 2..22
     kernel(1, 10),  # call 2..5, ready at 22 + 5: 27..37
     d2h(1, 8),  # call 5..7, after the kernel: 37..45
@@ -99,7 +99,7 @@ def test_the_bars_of_a_small_schedule() -> None:
 def test_each_thread_has_a_row_and_its_own_work_is_no_call() -> None:
     # Thread 1 works for 30 ns and then issues a kernel, in 3 ns; thread 0 issues a copy in 2 ns, then waits for it.
     ops = (HostWork(30e-9, thread=1), replace(kernel(2, 10), thread=1), h2d(0, 20, blocking=True))
-    ax = plot_gantt(simulate(program(*ops), DEVICE))
+    ax = plot_gantt(simulate(plan(*ops), DEVICE))
     assert row_names(ax)[:2] == ["host thread 0", "host thread 1"]
     assert row_names(ax)[-2:] == ["default stream", "stream 2"]
     assert [bar for bar in bars(ax) if bar[0].startswith("host")] == [
@@ -156,7 +156,7 @@ MAGIC = {"png": b"\x89PNG\r\n\x1a\n", "svg": b"<?xml", "pdf": b"%PDF-"}
 
 @pytest.mark.parametrize("suffix", ["png", "svg", "pdf", "PNG"])
 def test_the_suffix_decides_the_format_and_the_bytes_are_always_the_same(tmp_path: Path, suffix: str) -> None:
-    timeline = simulate(program(h2d(1, 10), name=r"$\frac{ \n 100 $"), make_device())
+    timeline = simulate(plan(h2d(1, 10), name=r"$\frac{ \n 100 $"), make_device())
     first, second = tmp_path / f"first.{suffix}", tmp_path / f"second.{suffix}"
     for file in (first, second):
         save_picture(lambda: plot_gantt(timeline), file)

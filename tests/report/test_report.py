@@ -4,7 +4,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from strategies import d2h, devices, h2d, kernel, link, make_device, program, schedules
+from strategies import d2h, devices, h2d, kernel, link, make_device, plan, schedules
 
 from streamsim.analysis import Prediction, predict
 from streamsim.device import Device
@@ -25,7 +25,7 @@ NS = 1e-9
 #   h2d      0..10 10..20
 #   compute        10..20 20..30
 #   d2h                   20..30 30..40
-TWO_CHUNKS = program(
+TWO_CHUNKS = plan(
     h2d(1, 10), kernel(1, 10), d2h(1, 10), h2d(2, 10), kernel(2, 10), d2h(2, 10), streams=2, name="two [chunks]"
 )
 
@@ -84,7 +84,7 @@ def test_gantt_worked_by_hand() -> None:
 
 
 # One queue: the last kernel waits behind the one before it, and then both run side by side on the critical path.
-SIDE_BY_SIDE = program(*[kernel(0, 4)] * 5, kernel(0, 4, fill=0.5), kernel(1, 4), streams=1)
+SIDE_BY_SIDE = plan(*[kernel(0, 4)] * 5, kernel(0, 4, fill=0.5), kernel(1, 4), streams=1)
 
 
 @given(schedules(), devices())

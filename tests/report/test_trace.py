@@ -14,7 +14,7 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import d2h, devices, h2d, kernel, make_device, pipeline_of, program, schedules
+from strategies import d2h, devices, h2d, kernel, make_device, pipeline_of, plan, schedules
 
 from streamsim.device import Device
 from streamsim.model import simulate
@@ -26,7 +26,7 @@ Event = dict[str, Any]
 
 # The host spends 2 ns on a copy call, 3 on a launch, 1 each on a record and a wait; 1 byte a ns; kernels one at a time.
 DEVICE = make_device(copy=2, kernel=3, record=1, wait=1, h2d_to_kernel=5, kernel_to_d2h=4, event=2)
-SCHEDULE = program(
+SCHEDULE = plan(
     h2d(1, 10),  # 0: call 0..2, on the card at once: 2..12
     RecordEvent(0, 1),  # 1: call 2..3; completes with the copy at 12
     kernel(1, 20),  # 2: call 3..6; after 0 and its hand-over at 17: 17..37
@@ -121,7 +121,7 @@ def test_spans_instants_and_arrows_have_the_exact_times_of_the_model() -> None:
 
 def test_a_measured_time_line_shows_what_it_knows() -> None:
     # Measured ends and starts may overlap by the clock's error: the second copy then takes a further track.
-    schedule = program(h2d(1, 10), h2d(1, 10), Synchronize())
+    schedule = plan(h2d(1, 10), h2d(1, 10), Synchronize())
     events = told(measured(schedule, ("h2d", "d2h", "compute"), (0, 0, 11), (0, 10, 20), (-1, -1, -1)))
     assert [e["cat"] for e in events if e["ph"] == "X"] == ["copy"] * 4
     assert spans(events) == [
@@ -178,7 +178,7 @@ def test_events_have_their_members_spans_are_apart_each_op_is_there_and_arrows_g
 
 @given(st.integers(0, IN_100_DAYS_NS), st.integers(1, IN_100_DAYS_NS))
 def test_times_are_exact_in_decimal(start: int, length: int) -> None:
-    events = told(measured(program(h2d(1, 10)), ("h2d",), (0, start, start + length)))
+    events = told(measured(plan(h2d(1, 10)), ("h2d",), (0, start, start + length)))
     assert spans(events)[0] == (0, "h2d", start, start + length)
 
 

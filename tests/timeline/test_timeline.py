@@ -4,7 +4,7 @@ import pytest
 import strategies as card
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import d2h, h2d, kernel, make_device, program
+from strategies import d2h, h2d, kernel, make_device, plan
 
 from streamsim.device import Device
 from streamsim.model import simulate
@@ -16,13 +16,13 @@ IDEAL = make_device()
 
 def path(device: Device, *ops: Op, **more: object) -> list[tuple[int, str]]:
     """(op, because) of each step."""
-    timeline = simulate(program(*ops, **more), device)  # type: ignore[arg-type]
+    timeline = simulate(plan(*ops, **more), device)  # type: ignore[arg-type]
     return [(step.op, step.because) for step in critical_path(timeline)]
 
 
 def test_spans_say_what_ran_where() -> None:
     device = make_device(copy=1, kernel=2, submit=1)
-    timeline = simulate(program(h2d(1, 10), kernel(1, 5), RecordEvent(0, 1), d2h(2, 3), Synchronize()), device)
+    timeline = simulate(plan(h2d(1, 10), kernel(1, 5), RecordEvent(0, 1), d2h(2, 3), Synchronize()), device)
     copy, run, record, _, sync = timeline.spans
     assert (copy.op, copy.label, copy.engine, copy.stream) == (0, "H2D", "h2d", 1)
     assert (run.label, run.engine) == ("kernel", "compute")

@@ -5,7 +5,7 @@ from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from strategies import d2h, h2d, kernel, make_device, program
+from strategies import d2h, h2d, kernel, make_device, plan
 
 from streamsim.advice import loop_advice
 from streamsim.device import Device, changed, load_device, with_memory_limit
@@ -148,7 +148,7 @@ def test_enough_workers_are_enough_and_one_fewer_is_not(loop: Loop) -> None:
 def test_a_program_in_which_no_step_copies_a_batch_and_runs_a_kernel_is_refused() -> None:
     ops = kernel(1, 5), h2d(1, 4), d2h(1, 4), Synchronize()
     with pytest.raises(InputError, match="no step has a copy to the card and a kernel"):
-        loop_of(program(*ops), make_device())
+        loop_of(plan(*ops), make_device())
 
 
 @examples(60)

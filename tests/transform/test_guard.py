@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from race_oracle import Graph, end, start
-from strategies import NS, d2h, h2d, hosted, kernel, make_device, program
+from strategies import NS, d2h, h2d, hosted, kernel, make_device, plan
 
 from streamsim.advice import explain, what_if
 from streamsim.errors import InputError
@@ -280,7 +280,7 @@ TWO_BUFFERS = [op for k in range(4) for op in (_into(("one", "two")[k % 2], k), 
 @pytest.mark.parametrize("ops", [ONE_BUFFER, TWO_BUFFERS])
 def test_a_copy_is_not_made_ahead_into_a_buffer_that_unnamed_kernels_may_read(ops: list[Op], depth: int) -> None:
     """A kernel that names no memory cannot be given a second buffer. Of two by hand, the other one is free."""
-    schedule = program(*ops, Synchronize(), streams=1, buffers=(*CARD, *HOST))
+    schedule = plan(*ops, Synchronize(), streams=1, buffers=(*CARD, *HOST))
     if (ops, depth) == (TWO_BUFFERS, 1):
         assert what_if(schedule, DEVICE, [make.prefetch(1)]).together.made.assumes == (IN_TIME,)
     else:
@@ -291,9 +291,9 @@ def test_a_copy_is_not_made_ahead_into_a_buffer_that_unnamed_kernels_may_read(op
 def test_copies_of_a_loop_that_copies_nothing_back_are_made_ahead_without_a_condition() -> None:
     """Each step's input comes from the host, and the prefetcher has a buffer for it."""
     ops = [op for _ in range(3) for op in (IN, kernel(1, 100))]
-    assert what_if(program(*ops, Synchronize()), DEVICE, [make.prefetch(1)]).together.made.assumes == ()
+    assert what_if(plan(*ops, Synchronize()), DEVICE, [make.prefetch(1)]).together.made.assumes == ()
     ops = [op for _ in range(3) for op in (IN, kernel(1, 100), BACK)]
-    assert what_if(program(*ops, Synchronize()), DEVICE, [make.prefetch(1)]).together.made.assumes == (IN_TIME,)
+    assert what_if(plan(*ops, Synchronize()), DEVICE, [make.prefetch(1)]).together.made.assumes == (IN_TIME,)
 
 
 HELD = replace(BACK, blocking=True)
@@ -305,7 +305,7 @@ def test_what_is_kept_on_the_card_is_used_in_its_order(steps: int, change: Chang
     """Each step works on what the step before has left there, if no condition says that the two are independent."""
     ops = [op for k in range(steps) for op in (IN, kernel(1, 100, name=f"k{k}"), HELD)]
     with suppress(InputError):
-        made = changed_by([make.keep(), change], Work(program(*ops, Synchronize(), streams=1), DEVICE))
+        made = changed_by([make.keep(), change], Work(plan(*ops, Synchronize(), streams=1), DEVICE))
         assert "--keep" in made.options
         graph = Graph(made.work.schedule)
         for a, b in pairwise(_images(op, made.work.schedule) for op in ops if isinstance(op, Kernel)):
@@ -318,13 +318,13 @@ LEGACY = (kernel(1, 100), kernel(2, 10), kernel(0, 10), kernel(2, 1))
 @pytest.mark.parametrize(
     ("schedule", "change", "assumes"),
     [
-        (program(kernel(1, 10), HELD, kernel(2, 100)), make.order("breadth-first"), {ORDERS_NO_STREAMS}),
-        (program(kernel(2, 100), h2d(1, 100), d2h(1, 101), h2d(2, 102)), make.order("breadth-first"), {INDEPENDENT}),
-        (program(*LEGACY, kind="blocking"), make.streams(2), {NEEDS_NO_LEGACY}),
-        (program(*LEGACY, kind="blocking"), make.off_legacy(), {NEEDS_NO_LEGACY}),
-        (program(kernel(1, 10), HELD, kernel(2, 100)), make.make_async(), {ORDERS_NO_STREAMS}),
+        (plan(kernel(1, 10), HELD, kernel(2, 100)), make.order("breadth-first"), {ORDERS_NO_STREAMS}),
+        (plan(kernel(2, 100), h2d(1, 100), d2h(1, 101), h2d(2, 102)), make.order("breadth-first"), {INDEPENDENT}),
+        (plan(*LEGACY, kind="blocking"), make.streams(2), {NEEDS_NO_LEGACY}),
+        (plan(*LEGACY, kind="blocking"), make.off_legacy(), {NEEDS_NO_LEGACY}),
+        (plan(kernel(1, 10), HELD, kernel(2, 100)), make.make_async(), {ORDERS_NO_STREAMS}),
         (
-            program(
+            plan(
                 *(replace(IN, blocking=True), kernel(1, 1), kernel(1, 100)),
                 *(replace(IN, blocking=True), kernel(1, 10), kernel(2, 10)),
             ),

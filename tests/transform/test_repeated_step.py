@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from perfect_profiler import recorded
-from strategies import NS, d2h, h2d, kernel, make_device, program
+from strategies import NS, d2h, h2d, kernel, make_device, plan
 
 from streamsim.device import load_device
 from streamsim.errors import InputError
@@ -39,7 +39,7 @@ def loop(steps: int, *between: Op, inputs: int = 1, outputs: int = 1, kernels: i
     step = [h2d(1, BYTES * (1 + k)) for k in range(inputs)]
     work = [kernel(1, 120, name=f"k{k}") for k in range(kernels)]
     back = [d2h(1, BYTES * (2 + k)) for k in range(outputs)]
-    return program(*[*step, *work, *back, *between] * steps, Synchronize(), streams=1)
+    return plan(*[*step, *work, *back, *between] * steps, Synchronize(), streams=1)
 
 
 def issued(schedule: Schedule) -> list[tuple[object, ...]]:
@@ -93,7 +93,7 @@ def test_a_program_issued_stage_by_stage_is_read_as_such(
 @pytest.mark.parametrize(("waits", "blocking"), [((Synchronize(stream=1),), False), ((), True)])
 def test_a_host_that_waits_for_every_copy_has_the_serial_program(waits: tuple[Op, ...], blocking: bool) -> None:
     step = h2d(1, BYTES, blocking=blocking), *waits, kernel(1, 10), d2h(1, BYTES, blocking=blocking), *waits
-    workload, config = repeated_step(program(*step * 3, streams=1))
+    workload, config = repeated_step(plan(*step * 3, streams=1))
     assert config == Config("serial", 3)
     assert [(name, size) for name, size, *_ in issued(config.schedule(workload))] == [
         ("h2d", BYTES), ("kernel", 10), ("d2h", BYTES)
@@ -103,7 +103,7 @@ def test_a_host_that_waits_for_every_copy_has_the_serial_program(waits: tuple[Op
 def test_what_only_the_first_step_copies_in_or_the_last_one_back_is_copied_once() -> None:
     """Weights before the first step; of kernels one behind another what has one name is launched twice."""
     step = h2d(1, 64), kernel(1, 10, name="a"), kernel(1, 12, name="a"), d2h(1, 32)
-    workload, config = repeated_step(program(h2d(1, 640), *step, *step, *step, d2h(1, 16), streams=1))
+    workload, config = repeated_step(plan(h2d(1, 640), *step, *step, *step, d2h(1, 16), streams=1))
     assert (workload.inputs, workload.outputs) == ((3 * 64,), (3 * 32,))
     assert (workload.h2d_once, workload.d2h_once) == ((640,), (16,))
     assert [(k.name, k.launches, round((k.duration_s or 0) / NS)) for k in workload.kernels] == [("a", 2, 3 * 22)]
@@ -113,7 +113,7 @@ def test_what_only_the_first_step_copies_in_or_the_last_one_back_is_copied_once(
 def test_memory_and_launch_are_the_schedules() -> None:
     region = Region("host", 0, 64)
     step = Copy("h2d", 64, 1, region), kernel(1, 10), d2h(1, 64)
-    pageable = program(*step * 2, streams=1, buffers=(Buffer("host", 64, "pageable"),))
+    pageable = plan(*step * 2, streams=1, buffers=(Buffer("host", 64, "pageable"),))
     assert repeated_step(pageable).config.memory == "pageable"
     assert repeated_step(loop(3)).config.memory == "pinned"
     assert repeated_step(make.graph().make(Work(loop(3), make_device())).schedule).config.launch == "graph"
@@ -139,7 +139,7 @@ STEP = h2d(1, 64), kernel(1, 10), d2h(1, 64)
 )  # fmt: skip
 def test_what_is_no_pipeline_is_refused_with_its_reason(ops: tuple[Op, ...], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        repeated_step(program(*ops))
+        repeated_step(plan(*ops))
 
 
 @given(st.integers(2, 9), st.integers(1_000_001, 20_000_000), st.integers(0, 3))
@@ -164,7 +164,7 @@ def test_a_step_that_is_cut_has_its_hosts_work_once(pieces: int) -> None:
     step = h2d(1, BYTES), kernel(1, 120), d2h(1, BYTES)
     steps: list[list[Op]] = [[HostWork(6e-3), *step], [*step, HostWork(6e-3)]]
     for ops in steps:
-        cut, _ = in_pieces(program(*ops * 3, streams=1), pieces)
+        cut, _ = in_pieces(plan(*ops * 3, streams=1), pieces)
         assert repeated_step(cut).workload.host_work_s == pytest.approx(6e-3 / pieces)
-    named = program(*(HostWork(2e-6, "load a batch"), *step) * 3, streams=1)
+    named = plan(*(HostWork(2e-6, "load a batch"), *step) * 3, streams=1)
     assert repeated_step(named).workload.host_work_s == pytest.approx(2e-6)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from race_oracle import Graph, end, of_rule, races, start
 from same_work import Terms, amounts, output, own_work_ps, pipelines
-from strategies import NS, hosted, make_device, program
+from strategies import NS, hosted, make_device, plan
 
 from streamsim.advice import advise, what_if
 from streamsim.cli.whatif import _changes, whatif_command
@@ -209,7 +209,7 @@ def test_fewer_waits_of_the_host_say_that_they_may_order_streams(
     ops: tuple[Op, ...], assumes: bool, change: Change
 ) -> None:
     """Where the host waits for a copy before it launches a kernel elsewhere, the kernel may need the copy."""
-    schedule = program(*ops, Synchronize(), streams=2, buffers=BESIDE_LEGACY.buffers)
+    schedule = plan(*ops, Synchronize(), streams=2, buffers=BESIDE_LEGACY.buffers)
     made = changed_by([change], Work(schedule, DEVICE))
     copy, kernel = (next(i for i, op in enumerate(made.work.schedule) if isinstance(op, of)) for of in (Copy, Kernel))
     assert (ORDERS_NO_STREAMS in made.condition) == assumes
@@ -232,7 +232,7 @@ STAGED = Copy("d2h", 8, 1, Region("out", 0, 8))
 )
 def test_pinned_memory_says_that_staging_may_order_streams(ops: tuple[Op, ...], assumes: bool) -> None:
     """The host is held until a copy back into pageable memory is done. A kernel that it launches then may need this."""
-    schedule = program(*ops, Synchronize(), streams=2, buffers=(Buffer("out", 8, "pageable"),))
+    schedule = plan(*ops, Synchronize(), streams=2, buffers=(Buffer("out", 8, "pageable"),))
     assert (ORDERS_NO_STREAMS in changed_by([make.pin()], Work(schedule, DEVICE)).condition) == assumes
 
 

@@ -7,7 +7,7 @@ from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from strategies import NS, h2d, kernel, make_device, program
+from strategies import NS, h2d, kernel, make_device, plan
 
 from streamsim.device import changed, load_device, with_memory_limit
 from streamsim.errors import InputError
@@ -151,7 +151,7 @@ STEP: tuple[Any, ...] = (h2d(1, 4), kernel(1, 5))
     ],
 )
 def test_programs_whose_host_loads_nothing_between_steps_are_refused(ops: tuple[Any, ...], refusal: str) -> None:
-    schedule = program(*ops, Synchronize())
+    schedule = plan(*ops, Synchronize())
     with pytest.raises(InputError, match=f"^--workers 2: {refusal}"):
         changed_by([make.workers(2)], Work(schedule, TICKS))
     with pytest.raises(InputError, match=refusal):
@@ -162,6 +162,6 @@ def test_workers_take_threads_that_are_free_and_leave_other_work_in_its_place() 
     """Behind the last step nothing is loaded; of a step the work behind its first copy is no loading."""
     other = load(3, name="log")
     ops = (load(9), *STEP, load(2), load(3, thread=2), load(4), h2d(1, 4), other, kernel(1, 5), load(8))
-    made = changed_by([make.workers(1)], Work(program(*ops), TICKS)).work.schedule
+    made = changed_by([make.workers(1)], Work(plan(*ops), TICKS)).work.schedule
     work = [(op.duration_s, op.thread) for op in made.ops if isinstance(op, HostWork)]
     assert work == [(9 * NS, 3), (2 * NS, 3), (3 * NS, 2), (4 * NS, 3), (3 * NS, 0), (8 * NS, 0)]

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from pages import lines_of
 from small_record import NOBODY_KNOWS, ONE, RECORD, TWO, US, WORKLOAD, a_device, a_recipe, a_record, an_entry
-from strategies import h2d, make_device, program
+from strategies import h2d, make_device, plan
 
 from streamsim.device import Device, load_device
 from streamsim.errors import InputError
@@ -256,7 +256,7 @@ DEVICE = replace(make_device(), spread={"h2d.bandwidth_bytes_per_s": SIGMA})
 
 def a_copy(millis: int, times: float) -> Entry:
     """A copy of so many milliseconds (next to nothing is missed of those), measured as so many times its prediction."""
-    schedule = program(h2d(1, 1_000_000 * millis), streams=1)
+    schedule = plan(h2d(1, 1_000_000 * millis), streams=1)
     measured_s = times * predict_device_s(schedule, DEVICE)
     return Entry(f"{millis} ms", digest(schedule), "ok", True, None, schedule, (measured_s,), (1.0,), (1e-9,))
 
