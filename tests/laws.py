@@ -7,7 +7,7 @@ from streamsim.program import Kernel, Schedule
 from streamsim.timeline import Timeline
 
 # Three kernels that could fill the card, and one of a quarter of its threads: see card.COST.
-DRAINING = card.program(*(Kernel(1 + i, "table", n, 7) for i, n in enumerate((16, 24, 16, 4))))
+DRAINING = card.plan(*(Kernel(1 + i, "table", n, 7) for i, n in enumerate((16, 24, 16, 4))))
 
 
 def makespan(timeline: Timeline) -> int:

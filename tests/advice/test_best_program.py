@@ -6,31 +6,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import NS, d2h, h2d, kernel, make_device, plan
 
+from streamsim import program
 from streamsim.advice import what_if
 from streamsim.model import simulate
-from streamsim.program import (
-    Buffer,
-    Copy,
-    HostWork,
-    Op,
-    Region,
-    Schedule,
-    Synchronize,
-)
 from streamsim.search import best_program
 from streamsim.transform import changes as make
 
 DEVICE = make_device()
 
 
-def loop(steps: int, size: int, work: int, *between: Op, memory: str = "pinned") -> Schedule:
+def loop(steps: int, size: int, work: int, *between: program.Op, memory: str = "pinned") -> program.Schedule:
     """Copies of ``size`` bytes in and back, ``work`` ticks between them, and what the host does after each step."""
-    ops: list[Op] = []
+    ops: list[program.Op] = []
     for k in range(steps):
-        there, back = (Region("host", at * size, size) if memory == "pageable" else None for at in (2 * k, 2 * k + 1))
-        ops += (Copy("h2d", size, 1, there), kernel(1, work), Copy("d2h", size, 1, back), *between)
-    buffers = (Buffer("host", 2 * steps * size, "pageable"),) if memory == "pageable" else ()
-    return plan(*ops, Synchronize(), streams=1, buffers=buffers)
+        there, back = (
+            program.Region("host", at * size, size) if memory == "pageable" else None for at in (2 * k, 2 * k + 1)
+        )
+        ops += (program.Copy("h2d", size, 1, there), kernel(1, work), program.Copy("d2h", size, 1, back), *between)
+    buffers = (program.Buffer("host", 2 * steps * size, "pageable"),) if memory == "pageable" else ()
+    return plan(*ops, program.Synchronize(), streams=1, buffers=buffers)
 
 
 # The program, whether its steps are independent, and the most chunks to try; what to use, and the ticks of that.
@@ -41,10 +35,10 @@ WAYS = {
     # Unless steps are said to be independent, copies of the next one come beside this step's work, and that is all.
     "not shown": (loop(8, 40, 80), False, 128, "--prefetch 1", 40 + 8 * 120),
     # Pageable copies hold the host, and so does a wait after each step: then streams overlap nothing.
-    "held": (loop(8, 40, 80, Synchronize(), memory="pageable"), True, 8, "--pin --drop-sync --streams 2", 720),
+    "held": (loop(8, 40, 80, program.Synchronize(), memory="pageable"), True, 8, "--pin --drop-sync --streams 2", 720),
     "whole steps": (loop(8, 40, 80), True, 8, "--streams 2", 720),
     # The host works for 1,000 between steps of 60: nothing ends 1 % sooner.
-    "no gain": (loop(6, 10, 40, HostWork(1000 * NS)), True, 128, "the program unchanged", 5060),
+    "no gain": (loop(6, 10, 40, program.HostWork(1000 * NS)), True, 128, "the program unchanged", 5060),
     # In 128 chunks all overlap but two copies of 8.
     "one step": (plan(h2d(1, 1024), kernel(1, 1024), d2h(1, 1024)), True, 128, "--chunks 128 --streams 3", 1040),
 }
@@ -59,7 +53,7 @@ def test_the_way_to_use_by_hand(name: str) -> None:
 
 programs = st.builds(
     lambda steps, size, work, waits, host, memory: loop(
-        steps, size, work, *[Synchronize(stream=1)] * waits, HostWork(host * NS), memory=memory
+        steps, size, work, *[program.Synchronize(stream=1)] * waits, program.HostWork(host * NS), memory=memory
     ),
     st.integers(2, 4),
     st.sampled_from((1, 12, 100)),
@@ -82,7 +76,7 @@ cards = st.builds(
 @examples(15)
 @given(programs, cards, st.booleans())
 def test_what_is_used_is_never_slower_and_takes_what_whatif_says(
-    schedule: Schedule, device: object, independent: bool
+    schedule: program.Schedule, device: object, independent: bool
 ) -> None:
     """The time is that of the changes made one after another; the program as it is takes what the model says."""
     found = best_program(schedule, device, independent, most_chunks=6, most_streams=3)  # type: ignore[arg-type]
@@ -98,7 +92,7 @@ def test_what_is_used_is_never_slower_and_takes_what_whatif_says(
 
 @examples(10)
 @given(programs, cards)
-def test_of_whole_steps_no_way_is_overlooked_by_more_than_a_tenth(schedule: Schedule, device: object) -> None:
+def test_of_whole_steps_no_way_is_overlooked_by_more_than_a_tenth(schedule: program.Schedule, device: object) -> None:
     """Every number of streams up to the steps and every depth, one by one, beside what was found."""
     found = best_program(schedule, device, True, most_chunks=1)  # type: ignore[arg-type]
     fixed = (make.pin(), make.make_async(), make.drop_sync())

@@ -30,34 +30,19 @@ from strategies import (
     schedules,
 )
 
+from streamsim import program
 from streamsim.advice import Explanation, explain
 from streamsim.analysis import BEHIND, CAUSES, KEYS, LIMITS, Removals, mean_gains
 from streamsim.device import Device, load_device
 from streamsim.errors import InputError
 from streamsim.model import simulate
-from streamsim.program import (
-    Copy,
-    Kernel,
-    RecordEvent,
-    Region,
-    Schedule,
-    Synchronize,
-    WaitEvent,
-    Workload,
-    WorkloadKernel,
-    breadth_first,
-    depth_first,
-    prefetch,
-    ring,
-    serial,
-)
 from streamsim.races import check
 from streamsim.report import plot_remedied
 from streamsim.transform import Dependences, Work
 
 
-def card(offset: int, n_bytes: int) -> Region:
-    return Region(ON_CARD.name, offset, n_bytes)
+def card(offset: int, n_bytes: int) -> program.Region:
+    return program.Region(ON_CARD.name, offset, n_bytes)
 
 
 def ticks(seconds: float) -> int:
@@ -73,11 +58,11 @@ def limits(explanation: Explanation) -> dict[str, int]:
 # tick; times in ticks. Every case: the schedule, its device, the makespan, the bound of the work, the cause, what
 # the cause has lost. What is not said is free.
 
-TEN: dict[str, tuple[Schedule, Device, int, int, str, int]] = {
+TEN: dict[str, tuple[program.Schedule, Device, int, int, str, int]] = {
     # Half the rate: the copy takes 20 and holds the host, so the kernel is issued at 20 and ends at 40.
     # Pinned: copy 0..10, kernel 0..20.
     "pageable host memory": (
-        plan(h2d(1, 10, host=Region(PAGEABLE.name, 0, 10)), kernel(2, 20), buffers=BUFFERS),
+        plan(h2d(1, 10, host=program.Region(PAGEABLE.name, 0, 10)), kernel(2, 20), buffers=BUFFERS),
         make_device(h2d=link(pageable_rate=0.5)),
         40, 20, "pageable-memory", 20,
     ),
@@ -109,7 +94,7 @@ TEN: dict[str, tuple[Schedule, Device, int, int, str, int]] = {
     ),
     # The device is synchronised between the copy, 0..10, and the kernel, 10..20.
     "an allocation or free that synchronises": (
-        plan(h2d(1, 10), Synchronize(), kernel(2, 10)), PLAIN, 20, 10, "host-waits", 10,
+        plan(h2d(1, 10), program.Synchronize(), kernel(2, 10)), PLAIN, 20, 10, "host-waits", 10,
     ),
     # Four copies of 1 byte with 9 ticks of latency each: 40 for 4 ticks' worth of bytes.
     "chunks too small": (
@@ -126,7 +111,7 @@ TEN: dict[str, tuple[Schedule, Device, int, int, str, int]] = {
 }  # fmt: skip
 
 # The causes that are not among the ten.
-OTHERS: dict[str, tuple[Schedule, Device, int, int, str, int]] = {
+OTHERS: dict[str, tuple[program.Schedule, Device, int, int, str, int]] = {
     # Calls of 10 ticks: copies of 1 byte start at 10, 20, 30. The last ends at 31; the engine has 3 to do.
     "host issue": (plan(*[h2d(1, 1)] * 3), make_device(copy=10), 31, 3, "host-issue", 28),
     # One chunk: the kernel waits for its copy. Cut into many, the two would run side by side.
@@ -138,8 +123,8 @@ OTHERS: dict[str, tuple[Schedule, Device, int, int, str, int]] = {
     # The kernel waits for an event after a copy of bytes that it does not read.
     "a wait that serialises": (
         plan(
-            h2d(1, 10, device=card(0, 10)), RecordEvent(0, 1),
-            WaitEvent(0, 2), kernel(2, 10, reads=(card(100, 10),)), buffers=BUFFERS,
+            h2d(1, 10, device=card(0, 10)), program.RecordEvent(0, 1),
+            program.WaitEvent(0, 2), kernel(2, 10, reads=(card(100, 10),)), buffers=BUFFERS,
         ),
         PLAIN, 20, 10, "needless-order", 10,
     ),
@@ -190,7 +175,9 @@ def test_each_cause_alone_is_named_and_no_other_loses_anything(name: str) -> Non
 def test_what_two_causes_lose_only_together_is_shared_evenly() -> None:
     # Pinned or not, the copy's blocking call holds the host until 16; pageable (at the same rate), so does the copy
     # without it. Either remedy alone gains nothing, both gain 16.
-    schedule = plan(h2d(1, 16, host=Region(PAGEABLE.name, 0, 16), blocking=True), kernel(2, 16), buffers=BUFFERS)
+    schedule = plan(
+        h2d(1, 16, host=program.Region(PAGEABLE.name, 0, 16), blocking=True), kernel(2, 16), buffers=BUFFERS
+    )
     found = explain(schedule, PLAIN)
     assert lost(found) == {"pageable-memory": 8, "host-waits": 8}
     assert [loss.gain_alone_s for loss in found.losses] == [0, 0]
@@ -204,8 +191,8 @@ def test_the_order_of_issue_is_to_blame_before_the_streams_are() -> None:
     # H2D 0..10, 10..20, 20..30, 30..40; K1 from 30 (stream 1 copies chunk 3 until then) to 40, K2 40..50, K3 50..60,
     # K4 60..70; D1 from 60 (stream 1 works on chunk 3 until then) to 70, D2 70..80, D3 80..90, D4 90..100.
     # Depth-first (J + 1) s + (N - 1 - J S) m = 2 * 30 + 10 = 70. A stream for each chunk s + (N - 1) m = 60.
-    workload = Workload(40, (1,), (1,), (WorkloadKernel(duration_s=40e-9),))
-    found = explain(breadth_first(workload, 4, 2), PLAIN)
+    workload = program.Workload(40, (1,), (1,), (program.WorkloadKernel(duration_s=40e-9),))
+    found = explain(program.breadth_first(workload, 4, 2), PLAIN)
     assert (ticks(found.makespan_s), ticks(found.bound_s)) == (100, 40)
     assert lost(found) == {"issue-order": 30, "needless-order": 10, "few-chunks": 20}
     # A stream for each chunk gains 40, of which 30 are what the order has lost.
@@ -224,7 +211,7 @@ def test_a_remedy_that_hurts_is_not_applied() -> None:
 def test_a_synchronisation_that_the_data_needs_is_not_to_blame() -> None:
     # The kernel reads what the copy of the other stream brings: without the call it would need an event. One chunk.
     reads = card(0, 10)
-    schedule = plan(h2d(1, 10, device=reads), Synchronize(), kernel(2, 10, reads=(reads,)), buffers=BUFFERS)
+    schedule = plan(h2d(1, 10, device=reads), program.Synchronize(), kernel(2, 10, reads=(reads,)), buffers=BUFFERS)
     assert lost(explain(schedule, PLAIN)) == {"few-chunks": 10}
 
 
@@ -254,7 +241,7 @@ def test_all_in_the_default_stream_loses_what_it_does_in_another(data: st.DataOb
 
 @examples(40)
 @given(schedules(), devices())
-def test_the_parts_add_up_exactly_and_none_is_negative(schedule: Schedule, device: Device) -> None:
+def test_the_parts_add_up_exactly_and_none_is_negative(schedule: program.Schedule, device: Device) -> None:
     found = explain(schedule, device)
     assert found.is_exact
     check_sums(found)
@@ -262,13 +249,13 @@ def test_the_parts_add_up_exactly_and_none_is_negative(schedule: Schedule, devic
 
 @examples(40)
 @given(draining())
-def test_the_parts_add_up_with_kernels_that_leave_the_card(case: tuple[Schedule, Device]) -> None:
+def test_the_parts_add_up_with_kernels_that_leave_the_card(case: tuple[program.Schedule, Device]) -> None:
     check_sums(explain(*case))
 
 
 @examples(50)
 @given(schedules(), devices())
-def test_the_parts_add_up_over_two_orders_too(schedule: Schedule, device: Device) -> None:
+def test_the_parts_add_up_over_two_orders_too(schedule: program.Schedule, device: Device) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("streamsim.analysis.losses.BUDGET", -1)
         found = explain(schedule, device)
@@ -313,17 +300,19 @@ def test_the_split_is_the_mean_over_all_orders_that_make_sense(count: int, data:
     assert mean_gains(dict(sorted(v.items(), key=lambda item: len(item[0])))) == expected
 
 
-def amounts(schedule: Schedule, device: Device) -> list[tuple[Any, ...]]:
+def amounts(schedule: program.Schedule, device: Device) -> list[tuple[Any, ...]]:
     """What there is to do, whatever the order and the streams."""
-    copies = [(op.direction, op.bytes) for op in schedule.ops if isinstance(op, Copy)]
+    copies = [(op.direction, op.bytes) for op in schedule.ops if isinstance(op, program.Copy)]
     kernels = [
-        ("kernel", round(np.prod(device.occupancy(op)[:2]), 15)) for op in schedule.ops if isinstance(op, Kernel)
+        ("kernel", round(np.prod(device.occupancy(op)[:2]), 15))
+        for op in schedule.ops
+        if isinstance(op, program.Kernel)
     ]
     return sorted(copies + kernels)
 
 
 @given(schedules(), devices())
-def test_no_remedy_changes_the_work(schedule: Schedule, device: Device) -> None:
+def test_no_remedy_changes_the_work(schedule: program.Schedule, device: Device) -> None:
     probe = Removals(Work(schedule, device))
     work = amounts(*probe.scenario(frozenset(probe.present) & {"small-chunks"})[:2])
     for keys in combinations(probe.present, 2):
@@ -336,7 +325,7 @@ def test_no_remedy_changes_the_work(schedule: Schedule, device: Device) -> None:
 def test_without_its_issue_order_a_schedule_is_in_the_best_of_the_others(device: str, streams: int) -> None:
     """Of seven chunks, issued all ways round, whichever the others are called."""
     several = 0
-    for order in (depth_first, breadth_first):
+    for order in (program.depth_first, program.breadth_first):
         schedule = order(WORKLOAD, 7, streams)
         needs = Dependences(schedule)
         orders = [needs.reordered(schedule, name, holds=True) for name in needs.orders]
@@ -348,11 +337,11 @@ def test_without_its_issue_order_a_schedule_is_in_the_best_of_the_others(device:
 
 
 PATTERNS = [
-    lambda n, s: depth_first(WORKLOAD, n, s),
-    lambda n, s: breadth_first(WORKLOAD, n, s),
-    lambda n, s: ring(WORKLOAD, n, 2, s),
-    lambda n, _: prefetch(WORKLOAD, n),
-    lambda n, _: serial(WORKLOAD, n),
+    lambda n, s: program.depth_first(WORKLOAD, n, s),
+    lambda n, s: program.breadth_first(WORKLOAD, n, s),
+    lambda n, s: program.ring(WORKLOAD, n, 2, s),
+    lambda n, _: program.prefetch(WORKLOAD, n),
+    lambda n, _: program.serial(WORKLOAD, n),
 ]
 
 
@@ -386,10 +375,10 @@ def test_tasks_that_share_a_buffer_overlap_only_as_a_race(streams: int) -> None:
 
 def test_a_schedule_of_too_many_ops_is_refused_before_it_is_simulated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(import_module("streamsim.advice.explanation"), "MOST_OPS", 13)
-    explain(depth_first(WORKLOAD, 4, 2), PLAIN)  # twelve, and the synchronisation
+    explain(program.depth_first(WORKLOAD, 4, 2), PLAIN)  # twelve, and the synchronisation
     monkeypatch.setattr(import_module("streamsim.advice.explanation"), "Removals", None)
     with pytest.raises(InputError, match=r"^the schedule has 16 ops: .* takes 13 ops at most; give fewer chunks"):
-        explain(depth_first(WORKLOAD, 5, 2), PLAIN)
+        explain(program.depth_first(WORKLOAD, 5, 2), PLAIN)
 
 
 def test_what_a_crowd_costs_each_copy_goes_with_the_latencies() -> None:
@@ -406,7 +395,7 @@ def test_what_a_crowd_costs_each_copy_goes_with_the_latencies() -> None:
 
 def test_the_picture_shows_bound_and_losses() -> None:
     # Copy 0..10, synchronised, kernel 10..20: bound 10, then 10 lost to the call.
-    schedule = plan(h2d(1, 10), Synchronize(), kernel(2, 10))
+    schedule = plan(h2d(1, 10), program.Synchronize(), kernel(2, 10))
     ax, *_ = panels = plot_remedied(explain(schedule, PLAIN))
     bars = {
         str(c.get_gid()): (c.get_paths()[0].get_extents().x0, c.get_paths()[0].get_extents().x1)

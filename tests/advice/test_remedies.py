@@ -14,33 +14,14 @@ from msgspec.structs import replace
 from same_work import ON_CARD, ON_HOST, amounts, pipelines
 from strategies import devices, h2d, kernel, schedules
 
-from streamsim import transform
+from streamsim import program, transform
 from streamsim.advice import Values, advise, explain
 from streamsim.device import Device, load_device, with_memory_limit
 from streamsim.errors import InputError
 from streamsim.model import simulate
-from streamsim.program import (
-    Buffer,
-    Config,
-    Copy,
-    Kernel,
-    Op,
-    RecordEvent,
-    Region,
-    Schedule,
-    Synchronize,
-    WaitEvent,
-    Workload,
-    WorkloadKernel,
-    breadth_first,
-    depth_first,
-    prefetch,
-    ring,
-    serial,
-)
 
 FACTORS, STREAMS = Values().factors, Values().streams
-WORKLOAD = Workload(1 << 24, (4,), (4,), (WorkloadKernel("kernel", 0.57e-3),))
+WORKLOAD = program.Workload(1 << 24, (4,), (4,), (program.WorkloadKernel("kernel", 0.57e-3),))
 
 
 def ticks(seconds: float) -> int:
@@ -50,7 +31,7 @@ def ticks(seconds: float) -> int:
 @examples(40)
 @given(st.one_of(schedules(), pipelines()), devices())
 def test_each_change_gains_what_is_promised_and_none_is_faster_than_the_fastest(
-    schedule: Schedule, device: Device
+    schedule: program.Schedule, device: Device
 ) -> None:
     before, found = simulate(schedule, device).makespan_s, advise(schedule, device)
     for trial in found.trials:
@@ -64,7 +45,7 @@ def test_each_change_gains_what_is_promised_and_none_is_faster_than_the_fastest(
 @examples(20)
 @given(issued(), devices())
 def test_a_loop_whose_host_works_is_put_right_and_works_as_much_for_each_chunk(
-    asked: tuple[Workload, Config], device: Device
+    asked: tuple[program.Workload, program.Config], device: Device
 ) -> None:
     """So long before each of those that it then has, and over all what goes with the data."""
     (workload, config), source = asked, transform.Source(*asked)
@@ -82,7 +63,7 @@ def test_a_loop_whose_host_works_is_put_right_and_works_as_much_for_each_chunk(
 
 @examples(40)
 @given(pipelines(), st.integers(0, 1 << 20))
-def test_no_remedy_needs_more_room_than_there_is(schedule: Schedule, spare: int) -> None:
+def test_no_remedy_needs_more_room_than_there_is(schedule: program.Schedule, spare: int) -> None:
     """Whatever is to blame; and those that have room are the ones that there are without a limit."""
     limit = schedule.device_bytes + spare
     of_any, of_those_that_fit = (
@@ -96,20 +77,20 @@ def test_no_remedy_needs_more_room_than_there_is(schedule: Schedule, spare: int)
 
 
 SUMMED: list[Any] = [
-    lambda workload: depth_first(workload, 8, 4),
-    lambda workload: breadth_first(workload, 8, 2),
-    lambda workload: ring(workload, 8, 2, 3),
-    lambda workload: prefetch(workload, 8),
-    lambda workload: serial(workload, 8),
-    lambda workload: breadth_first(workload, 8, 1),
+    lambda workload: program.depth_first(workload, 8, 4),
+    lambda workload: program.breadth_first(workload, 8, 2),
+    lambda workload: program.ring(workload, 8, 2, 3),
+    lambda workload: program.prefetch(workload, 8),
+    lambda workload: program.serial(workload, 8),
+    lambda workload: program.breadth_first(workload, 8, 1),
 ]
 
 
-def unnamed(schedule: Schedule) -> Schedule:
+def unnamed(schedule: program.Schedule) -> program.Schedule:
     return replace(schedule, name="", unchunked=None)
 
 
-@pytest.mark.parametrize("pattern", [depth_first, breadth_first])
+@pytest.mark.parametrize("pattern", [program.depth_first, program.breadth_first])
 @pytest.mark.parametrize("memory", ["pinned", "pageable"])
 @pytest.mark.parametrize("streams", [1, 2, 4])
 def test_a_pattern_cut_or_merged_is_the_pattern_with_other_chunks(pattern: Any, memory: Any, streams: int) -> None:
@@ -121,7 +102,7 @@ def test_a_pattern_cut_or_merged_is_the_pattern_with_other_chunks(pattern: Any, 
         assert unnamed(transform.in_streams(schedule, other)) == unnamed(pattern(WORKLOAD, 8, other, memory))
 
 
-@pytest.mark.parametrize("pattern", [depth_first, breadth_first])
+@pytest.mark.parametrize("pattern", [program.depth_first, program.breadth_first])
 @pytest.mark.parametrize(
     "once", [{"h2d_once": (1 << 20,)}, {"d2h_once": (1 << 20, 32)}, {"outputs": (), "d2h_once": (64,)}]
 )
@@ -152,25 +133,30 @@ def test_a_sum_is_copied_back_behind_all_kernels_whatever_is_changed(order: Any,
     assert count
 
 
-def in_turn(kernels: list[int], barrier: bool = False, each: int = 1 << 20) -> Schedule:
+def in_turn(kernels: list[int], barrier: bool = False, each: int = 1 << 20) -> program.Schedule:
     """In one stream chunks of so many kernels, each on so many bytes (``each``) of its own, copied back at once.
 
     ``barrier``: all copies back in another stream, behind one event.
     """
-    ops: list[Op] = []
-    back: list[Op] = []
+    ops: list[program.Op] = []
+    back: list[program.Op] = []
     done = 0
     for many in kernels:
         for at in range(done, done + many):
-            there, here, made = (Region(name, at * each, each) for name in ("h_in", "d_in", "d_out"))
-            ops += [Copy("h2d", each, 1, there, here), Kernel(1, duration_s=2e-5, reads=(here,), writes=(made,))]
-        host, card = (Region(name, done * each, many * each) for name in ("h_out", "d_out"))
-        (back if barrier else ops).append(Copy("d2h", many * each, 1 + barrier, host, card))
+            there, here, made = (program.Region(name, at * each, each) for name in ("h_in", "d_in", "d_out"))
+            ops += [
+                program.Copy("h2d", each, 1, there, here),
+                program.Kernel(1, duration_s=2e-5, reads=(here,), writes=(made,)),
+            ]
+        host, card = (program.Region(name, done * each, many * each) for name in ("h_out", "d_out"))
+        (back if barrier else ops).append(program.Copy("d2h", many * each, 1 + barrier, host, card))
         done += many
-    buffers = tuple(Buffer(name, done * each, "device" if name[0] == "d" else "pinned") for name in BUFFERS_IN_TURN)
-    events: list[Op] = [RecordEvent(0, 1), WaitEvent(0, 2)] if barrier else []
-    return Schedule(
-        (*ops, *events, *back, Synchronize()), transform.NON_BLOCKING * (1 + barrier), buffers, int(barrier)
+    buffers = tuple(
+        program.Buffer(name, done * each, "device" if name[0] == "d" else "pinned") for name in BUFFERS_IN_TURN
+    )
+    events: list[program.Op] = [program.RecordEvent(0, 1), program.WaitEvent(0, 2)] if barrier else []
+    return program.Schedule(
+        (*ops, *events, *back, program.Synchronize()), transform.NON_BLOCKING * (1 + barrier), buffers, int(barrier)
     )
 
 
@@ -185,7 +171,7 @@ BUFFERS_IN_TURN = ("h_in", "h_out", "d_in", "d_out")
         (in_turn([2, 2, 3]), 3),  # and what reads several, of others than the next one does, makes them one chunk
     ],
 )
-def test_a_copy_back_is_of_the_chunk_whose_data_it_copies(schedule: Schedule, chunks: int) -> None:
+def test_a_copy_back_is_of_the_chunk_whose_data_it_copies(schedule: program.Schedule, chunks: int) -> None:
     needs = transform.Dependences(schedule)
     assert not needs.common
     assert transform.chunk_count(schedule) == chunks
@@ -194,20 +180,27 @@ def test_a_copy_back_is_of_the_chunk_whose_data_it_copies(schedule: Schedule, ch
 @pytest.mark.parametrize("name", ["ideal", "rtx3090", "h200"])
 def test_a_ring_with_more_buffers_is_a_larger_ring(name: str) -> None:
     device = load_device(name)
-    larger = transform.with_buffers(ring(WORKLOAD, 8, 2, 2), 2)
+    larger = transform.with_buffers(program.ring(WORKLOAD, 8, 2, 2), 2)
     assert [b.bytes for b in larger.buffers if b.memory == "device"] == [1 << 23] * 8
-    assert simulate(larger, device).makespan_s == simulate(ring(WORKLOAD, 8, 4, 2), device).makespan_s
-    freed = transform.in_streams(transform.with_buffers(ring(WORKLOAD, 8, 2, 2), 0), 8)
-    assert simulate(freed, device).makespan_s == simulate(depth_first(WORKLOAD, 8, 8), device).makespan_s
+    assert simulate(larger, device).makespan_s == simulate(program.ring(WORKLOAD, 8, 4, 2), device).makespan_s
+    freed = transform.in_streams(transform.with_buffers(program.ring(WORKLOAD, 8, 2, 2), 0), 8)
+    assert simulate(freed, device).makespan_s == simulate(program.depth_first(WORKLOAD, 8, 8), device).makespan_s
     with pytest.raises(InputError, match="no buffer is used twice"):
-        transform.with_buffers(depth_first(WORKLOAD, 8, 2), 0)
+        transform.with_buffers(program.depth_first(WORKLOAD, 8, 2), 0)
 
 
-def named(at: int, after: int = 0) -> list[Op]:
+def named(at: int, after: int = 0) -> list[program.Op]:
     """A copy, and a kernel that writes ``after`` bytes behind what was copied."""
     return [
-        Copy("h2d", 8, 1, Region("host", at, 8), Region("card", at, 8)),
-        Kernel(1, "k", 8, duration_s=8e-9, reads=(Region("card", at, 8),), writes=(Region("card", at + after, 8),)),
+        program.Copy("h2d", 8, 1, program.Region("host", at, 8), program.Region("card", at, 8)),
+        program.Kernel(
+            1,
+            "k",
+            8,
+            duration_s=8e-9,
+            reads=(program.Region("card", at, 8),),
+            writes=(program.Region("card", at + after, 8),),
+        ),
     ]
 
 
@@ -217,12 +210,15 @@ def named(at: int, after: int = 0) -> list[Op]:
         (named(0, 4)[1:], 2),  # it writes 4..12 from 0..8: of two halves the second would read what the first wrote
         ([h2d(1, 7), kernel(1, 8)], 8),  # 7 bytes in 8 pieces
         ([h2d(1, 8), kernel(1, 8), h2d(2, 8), kernel(2, 8)], 0),  # chunks without named memory are not merged
-        ([named(0)[0], replace(named(8)[0], stream=2, host=Region("host", 16, 8))], 0),  # nor those that lie apart
+        (
+            [named(0)[0], replace(named(8)[0], stream=2, host=program.Region("host", 16, 8))],
+            0,
+        ),  # nor those that lie apart
         ([*named(0, 8), *named(8, 8)], 0),  # nor those that copy in what the one before has overwritten
     ],
 )
-def test_what_the_data_forbids_is_neither_cut_nor_merged(ops: list[Op], pieces: int) -> None:
-    schedule = Schedule(tuple(ops), ("non-blocking",) * 2, (ON_HOST, ON_CARD))
+def test_what_the_data_forbids_is_neither_cut_nor_merged(ops: list[program.Op], pieces: int) -> None:
+    schedule = program.Schedule(tuple(ops), ("non-blocking",) * 2, (ON_HOST, ON_CARD))
     with pytest.raises(InputError):
         transform.in_chunks(schedule, pieces or 1)
 
@@ -230,34 +226,36 @@ def test_what_the_data_forbids_is_neither_cut_nor_merged(ops: list[Op], pieces: 
 # What comes first
 
 
-def makespan(schedule: Schedule, device: Device) -> int:
+def makespan(schedule: program.Schedule, device: Device) -> int:
     return ticks(simulate(schedule, device).makespan_s)
 
 
 # What people write: its device, its first cause, and a program that does what stands first.
-SEEDS: dict[str, tuple[Schedule, Device, str, list[Schedule]]] = {
+SEEDS: dict[str, tuple[program.Schedule, Device, str, list[program.Schedule]]] = {
     "one stream": (
-        depth_first(WORKLOAD, 16, 1), load_device("h200"),
-        "needless-order", [depth_first(WORKLOAD, 16, n) for n in STREAMS],
+        program.depth_first(WORKLOAD, 16, 1), load_device("h200"),
+        "needless-order", [program.depth_first(WORKLOAD, 16, n) for n in STREAMS],
     ),
     "one chunk": (
-        serial(WORKLOAD, 1), load_device("h200"),
-        "few-chunks", [depth_first(WORKLOAD, n, s) for n in FACTORS for s in (2, 4)],
+        program.serial(WORKLOAD, 1), load_device("h200"),
+        "few-chunks", [program.depth_first(WORKLOAD, n, s) for n in FACTORS for s in (2, 4)],
     ),
     "pageable memory": (
-        depth_first(WORKLOAD, 16, 4, memory="pageable"), load_device("h200"),
-        "pageable-memory", [depth_first(WORKLOAD, 16, 4)],
+        program.depth_first(WORKLOAD, 16, 4, memory="pageable"), load_device("h200"),
+        "pageable-memory", [program.depth_first(WORKLOAD, 16, 4)],
     ),
     "breadth-first through one connection": (
-        breadth_first(WORKLOAD, 16, 4), load_device("h200").with_connections(1),
-        "issue-order", [depth_first(WORKLOAD, 16, 4)],
+        program.breadth_first(WORKLOAD, 16, 4), load_device("h200").with_connections(1),
+        "issue-order", [program.depth_first(WORKLOAD, 16, 4)],
     ),
     # NVIDIA's blog of 2012: on the C2050 depth-first is the right order, on the C1060 breadth-first.
     "breadth-first on a c2050": (
-        breadth_first(WORKLOAD, 4, 4), load_device("c2050"), "issue-order", [depth_first(WORKLOAD, 4, 4)],
+        program.breadth_first(WORKLOAD, 4, 4), load_device("c2050"), "issue-order",
+        [program.depth_first(WORKLOAD, 4, 4)],
     ),
     "depth-first on a c1060": (
-        depth_first(WORKLOAD, 4, 4), load_device("c1060"), "issue-order", [breadth_first(WORKLOAD, 4, 4)],
+        program.depth_first(WORKLOAD, 4, 4), load_device("c1060"), "issue-order",
+        [program.breadth_first(WORKLOAD, 4, 4)],
     ),
 }  # fmt: skip
 
@@ -275,7 +273,7 @@ def test_what_people_write_is_told_what_helps_most(name: str) -> None:
 
 def test_more_connections_are_advised_only_where_the_card_can_have_them() -> None:
     """CUDA_DEVICE_MAX_CONNECTIONS does nothing on cards of one hardware queue: those before compute capability 3.5."""
-    schedule = breadth_first(WORKLOAD, 4, 4)
+    schedule = program.breadth_first(WORKLOAD, 4, 4)
 
     def advised(device: Device) -> bool:
         texts = [trial.text for key, trial, _ in tried(transform.Work(schedule, device)) if key == "connections"]

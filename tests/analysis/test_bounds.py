@@ -25,31 +25,16 @@ from strategies import (
     ticks,
 )
 
+from streamsim import program
 from streamsim.analysis import CHAIN, HOST, LINK, Flow, duplex_bound, lower_bound
 from streamsim.device import Device, KernelCost, device_names, load_device
 from streamsim.model import simulate
-from streamsim.program import (
-    HOST_MEMORIES,
-    ORDERS,
-    Config,
-    HostMemory,
-    HostWork,
-    Kernel,
-    Order,
-    RecordEvent,
-    Region,
-    Schedule,
-    Synchronize,
-    WaitEvent,
-    Workload,
-    WorkloadKernel,
-)
 
 # --- the laws -------------------------------------------------------------------------------------------------------
 
 
 @given(schedules(), devices())
-def test_the_bound_never_exceeds_the_makespan(schedule: Schedule, device: Device) -> None:
+def test_the_bound_never_exceeds_the_makespan(schedule: program.Schedule, device: Device) -> None:
     timeline = simulate(schedule, device)
     bound = lower_bound(schedule, device)
     assert bound.seconds <= timeline.makespan_s
@@ -58,37 +43,46 @@ def test_the_bound_never_exceeds_the_makespan(schedule: Schedule, device: Device
 
 
 @given(draining())
-def test_the_bound_never_exceeds_the_makespan_of_kernels_that_leave_the_card(case: tuple[Schedule, Device]) -> None:
+def test_the_bound_never_exceeds_the_makespan_of_kernels_that_leave_the_card(
+    case: tuple[program.Schedule, Device],
+) -> None:
     assert lower_bound(*case).seconds <= simulate(*case).makespan_s
 
 
 @given(schedules(streams=1).filter(lambda s: all(op.stream != 0 for op in s.ops)), devices())
-def test_in_one_stream_the_bound_is_the_makespan(schedule: Schedule, device: Device) -> None:
+def test_in_one_stream_the_bound_is_the_makespan(schedule: program.Schedule, device: Device) -> None:
     assert lower_bound(schedule, device).seconds == simulate(schedule, device).makespan_s
 
 
 WORKLOADS = st.builds(
-    Workload,
+    program.Workload,
     st.integers(1 << 10, 1 << 24),
     st.sampled_from(((4,), (4, 4), ())),
     st.sampled_from(((4,), (8,), ())),
-    st.sampled_from(((WorkloadKernel(duration_s=0.5e-3),), (WorkloadKernel(duration_s=20e-6, fill=0.3),) * 2)),
+    st.sampled_from(
+        ((program.WorkloadKernel(duration_s=0.5e-3),), (program.WorkloadKernel(duration_s=20e-6, fill=0.3),) * 2)
+    ),
 )
 
 
 @given(
     WORKLOADS,
     st.sampled_from(device_names()),
-    st.sampled_from((*((order, None) for order in ORDERS), ("depth-first", 3))),
+    st.sampled_from((*((order, None) for order in program.ORDERS), ("depth-first", 3))),
     st.integers(1, 24),
     st.integers(1, 6),
-    st.sampled_from(HOST_MEMORIES),
+    st.sampled_from(program.HOST_MEMORIES),
 )
 def test_the_bound_holds_for_the_patterns_on_the_shipped_profiles(
-    workload: Workload, name: str, way: tuple[Order, int | None], chunks: int, streams: int, memory: HostMemory
+    workload: program.Workload,
+    name: str,
+    way: tuple[program.Order, int | None],
+    chunks: int,
+    streams: int,
+    memory: program.HostMemory,
 ) -> None:
     order, buffers = way
-    config = Config(order, chunks, 1 if order in ("serial", "prefetch") else streams, buffers, memory)
+    config = program.Config(order, chunks, 1 if order in ("serial", "prefetch") else streams, buffers, memory)
     schedule, device = config.schedule(workload), load_device(name)
     assert lower_bound(schedule, device).seconds <= simulate(schedule, device).makespan_s
 
@@ -103,7 +97,7 @@ SMALL = tuple(h2d(1 + i % 4, 4) for i in range(8))
 ONE_COPY_ENGINE, NONE = make_device(copy_engines=1), make_device(copy_engines=0)
 TOGETHER = plan(h2d(1, 10), d2h(2, 7), kernel(3, 12))
 # A schedule, a device, the bound and bounds of single resources in ticks, and what sets it.
-BOUND: dict[str, tuple[Schedule, Device, dict[str, int], str]] = {
+BOUND: dict[str, tuple[program.Schedule, Device, dict[str, int], str]] = {
     "three copies of 10 and 2 of latency": (
         IN_THREE, make_device(h2d=link(latency=2)), {"": 36, COMPUTE: 18, D2H: 4, LINK: 36}, H2D,
     ),
@@ -117,16 +111,18 @@ BOUND: dict[str, tuple[Schedule, Device, dict[str, int], str]] = {
     ),
     # H2D 10, hand-over 3, kernel 20 | event 2, hand-over 4 | D2H 10 in another stream
     "the chain has streams, events and hand-overs": (
-        plan(h2d(1, 10), kernel(1, 20), RecordEvent(0, 1), WaitEvent(0, 2), d2h(2, 10)),
+        plan(h2d(1, 10), kernel(1, 20), program.RecordEvent(0, 1), program.WaitEvent(0, 2), d2h(2, 10)),
         make_device(h2d_to_kernel=3, kernel_to_d2h=4, event=2), {"": 49}, CHAIN,
     ),
     # a kernel waits for a copy in until 12 in its own stream, and for a copy back until 10 that it hears of at 15
     "the longer of two ways into an op": (
-        plan(h2d(1, 12), d2h(2, 10), RecordEvent(0, 2), WaitEvent(0, 1), kernel(1, 20)),
+        plan(h2d(1, 12), d2h(2, 10), program.RecordEvent(0, 2), program.WaitEvent(0, 1), kernel(1, 20)),
         make_device(d2h_to_kernel=5), {"": 35}, CHAIN,
     ),
     # seen 5 ticks later by the host, which then issues a kernel of 20 elsewhere
-    "the host waits": (plan(h2d(1, 10), Synchronize(stream=1), kernel(2, 20)), make_device(wake=5), {"": 35}, CHAIN),
+    "the host waits": (
+        plan(h2d(1, 10), program.Synchronize(stream=1), kernel(2, 20)), make_device(wake=5), {"": 35}, CHAIN,
+    ),
     # 8 copies of 4 in 4 streams, 10 ticks a call: the last arrives at 80 and ends at 84
     "calls are most of the chain": (plan(*SMALL), make_device(copy=10), {"": 84}, HOST),
     # 7 for the launch and 2 for the first copy, then 3 copies of 20; on the host 2 for each
@@ -142,7 +138,7 @@ BOUND: dict[str, tuple[Schedule, Device, dict[str, int], str]] = {
     # the pageable copy keeps its rate for all of its 100: 100 + c/4 on the other side; 200 + c/4 - c in all, so that
     # both are 125 at c = 100
     "pageable copies are not slowed down": (
-        plan(h2d(1, 100, host=Region(PAGEABLE.name, 0, 100)), d2h(2, 100), buffers=(PAGEABLE,)),
+        plan(h2d(1, 100, host=program.Region(PAGEABLE.name, 0, 100)), d2h(2, 100), buffers=(PAGEABLE,)),
         make_device(h2d=LOSING, d2h=LOSING), {LINK: 125}, CHAIN,
     ),
 }  # fmt: skip
@@ -182,7 +178,7 @@ def test_kernels_leave_the_card_to_others_before_they_end(concurrent: int) -> No
     # 40 ticks of work each, and 10 in which the card is free: see test_traces.DRAINS. Behind the last they are not.
     cost = KernelCost("drains", 0, (80, 160), (50 * NS, 90 * NS))
     device = make_device(kernels=(cost,), concurrent_kernels=concurrent, resident_threads=80, floor=4)
-    schedule = plan(*(Kernel(s, "drains", 80) for s in (1, 2, 3)))
+    schedule = plan(*(program.Kernel(s, "drains", 80) for s in (1, 2, 3)))
     bound = lower_bound(schedule, device)
     assert (ticks(bound.seconds), bound.bound_by) == (130, "compute engine")
     assert ticks(simulate(schedule, device).makespan_s) == 130
@@ -197,7 +193,7 @@ def test_the_chain_waits_for_fermis_run_of_kernels() -> None:
 
 
 def test_a_schedule_without_work_takes_no_time_on_the_card() -> None:
-    schedule = plan(RecordEvent(0, 1), Synchronize())
+    schedule = plan(program.RecordEvent(0, 1), program.Synchronize())
     assert lower_bound(schedule, load_device("h200")).seconds == 0
 
 
@@ -227,6 +223,6 @@ def test_the_duplex_bound_against_brute_force(there: Flow, back: Flow) -> None:
 @pytest.mark.parametrize(("late", "bound_by"), [(21, HOST), (19, "D2H copy engine")])
 def test_an_engine_whose_work_is_called_late_binds_less_than_the_host_that_calls_it(late: int, bound_by: str) -> None:
     """Two copies back of 10 in two streams, called after so much else; the copy in is over by then, and in no chain."""
-    schedule = plan(h2d(3, 5), HostWork(late * NS), d2h(1, 10), d2h(2, 10))
+    schedule = plan(h2d(3, 5), program.HostWork(late * NS), d2h(1, 10), d2h(2, 10))
     bound = lower_bound(schedule, make_device())
     assert (ticks(bound.seconds), bound.bound_by) == (late + 20, bound_by)

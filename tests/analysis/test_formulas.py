@@ -10,33 +10,30 @@ from strategies import (
     ticks,
 )
 
-from streamsim.analysis import (
-    best_practices,
-    gomez_luna,
-    napkin,
-    published_of,
-    simple_multi_copy,
-    stage_times,
-    van_werkhoven,
-    van_werkhoven_transfer,
-)
+from streamsim import analysis
 from streamsim.device import load_device
 from streamsim.model import simulate
 from streamsim.program import Workload, WorkloadKernel, depth_first
 
 MULTI_COPY = (0.686592, 0.054848, 0.704832)  # ms of an A100's run of the sample
 BY_HAND: list[tuple[Callable[..., float], tuple[float, ...], float]] = [
-    *((napkin, (1, 1, 1, n), expected) for n, expected in ((4, 1.5), (1, 3), (10**9, 1))),
-    *((best_practices, (*pair, 4), expected) for pair, expected in (((8, 4), 9), ((4, 8), 9), ((8, 0), 8))),
-    (best_practices, (5, 5, 4), 6.25),
-    (best_practices, (5, 7, 1), 12),
-    *((simple_multi_copy, (*MULTI_COPY, n), expected) for n, expected in enumerate((1.446272, 1.391424, 0.704832))),
+    *((analysis.napkin, (1, 1, 1, n), expected) for n, expected in ((4, 1.5), (1, 3), (10**9, 1))),
+    *((analysis.best_practices, (*pair, 4), expected) for pair, expected in (((8, 4), 9), ((4, 8), 9), ((8, 0), 8))),
+    (analysis.best_practices, (5, 5, 4), 6.25),
+    (analysis.best_practices, (5, 7, 1), 12),
+    *(
+        (analysis.simple_multi_copy, (*MULTI_COPY, n), expected)
+        for n, expected in enumerate((1.446272, 1.391424, 0.704832))
+    ),
     # 4 transfers of 1000 bytes at 2 ns a byte, 10 ns of latency, 3 ns between: 10 + 8000 + 9
-    *((van_werkhoven_transfer, (10, 1000, 2, 3, n), expected) for n, expected in ((4, 8019), (1, 2010))),
+    *((analysis.van_werkhoven_transfer, (10, 1000, 2, 3, n), expected) for n, expected in ((4, 8019), (1, 2010))),
     # stages 4, 8 and 5 by themselves: 8 + (4 + 5) / 4; both transfers on one engine: 9 + 8 / 4; none: the sum
-    *((van_werkhoven, (4, 8, 5, 4, engines), expected) for engines, expected in ((2, 10.25), (1, 11), (0, 17))),
+    *(
+        (analysis.van_werkhoven, (4, 8, 5, 4, engines), expected)
+        for engines, expected in ((2, 10.25), (1, 11), (0, 17))
+    ),
     # transfers 6 and 2, kernel 4, 0.04 a stream: 8 + 4 / 10 + 10 * 0.04
-    (gomez_luna, (6, 4, 2, 10, 0.04), 8.8),
+    (analysis.gomez_luna, (6, 4, 2, 10, 0.04), 8.8),
 ]
 
 
@@ -49,7 +46,7 @@ def test_the_stages_of_a_schedule() -> None:
     # 2 inputs of 1000 bytes, 1 output of 1000, in 4 chunks: 8 H2D, 8 kernels, 4 D2H; at 1 byte a tick, latency 7
     workload = Workload(1000, (1, 1), (1,), (WorkloadKernel(duration_s=400 * NS), WorkloadKernel(duration_s=80 * NS)))
     device = make_device(h2d=link(latency=7), d2h=link(latency=7), copy=2, kernel=3)
-    stages = stage_times(depth_first(workload, 4, 3), device)
+    stages = analysis.stage_times(depth_first(workload, 4, 3), device)
     assert (stages.chunks, stages.streams, stages.copy_engines) == (4, 3, 2)
     assert [ticks(s) for s in (stages.h2d_s, stages.kernel_s, stages.d2h_s)] == [2007, 480, 1007]
     assert [ticks(s) for s in (stages.h2d_chunks_s, stages.d2h_chunks_s)] == [2000 + 4 * 7, 1000 + 4 * 7]
@@ -60,7 +57,7 @@ def test_the_formulas_agree_where_nothing_can_overlap() -> None:
     """One chunk on the ideal device: all of them but the asymptotic one give the serial time, which is the makespan."""
     device = load_device("ideal")
     schedule = depth_first(Workload(1 << 20, (4,), (4,), (WorkloadKernel(duration_s=100e-6),)), 1, 1)
-    predictions = published_of(stage_times(schedule, device))
+    predictions = analysis.published_of(analysis.stage_times(schedule, device))
     serial_s = simulate(schedule, device).makespan_s
     assert predictions.pop("simpleMultiCopy") < serial_s
     assert predictions == pytest.approx(dict.fromkeys(predictions, serial_s))

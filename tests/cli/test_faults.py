@@ -16,18 +16,10 @@ import pytest
 from refusals import refusal, refused
 from strategies import d2h, h2d, plan
 
+from streamsim import program
 from streamsim.cli import main, predict
 from streamsim.compiled import available, makespans
 from streamsim.device import load_device, write_device
-from streamsim.program import (
-    Buffer,
-    Config,
-    Region,
-    Workload,
-    WorkloadKernel,
-    depth_first,
-    write_schedule,
-)
 from streamsim_validate.cli import main as validate_main
 
 SIZES = ("--h2d", "256KiB", "--kernel", "20us", "--d2h", "256KiB")
@@ -44,10 +36,13 @@ WRITERS = {  # each with the option that names the file, and a name: a picture, 
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with a schedule, and one in which two copies touch the same bytes and nothing orders them."""
     monkeypatch.chdir(tmp_path)
-    write_schedule(depth_first(Workload(1 << 12, (4,), (4,), (WorkloadKernel(duration_s=1e-5),)), 4, 2), "s.json")
-    there = Region("d", 0, 8)
+    program.write_schedule(
+        program.depth_first(program.Workload(1 << 12, (4,), (4,), (program.WorkloadKernel(duration_s=1e-5),)), 4, 2),
+        "s.json",
+    )
+    there = program.Region("d", 0, 8)
     ops = (msgspec.structs.replace(op, device=there) for op in (h2d(1, 8), d2h(2, 8)))
-    write_schedule(plan(*ops, streams=2, buffers=(Buffer("d", 8, "device"),)), "racy.json")
+    program.write_schedule(plan(*ops, streams=2, buffers=(program.Buffer("d", 8, "device"),)), "racy.json")
     return tmp_path
 
 
@@ -232,7 +227,7 @@ def test_without_numbas_compiler_everything_runs_on_simpy(monkeypatch: pytest.Mo
     monkeypatch.setenv("NUMBA_DISABLE_JIT", " 1")
     assert not available()
     off = "NUMBA_DISABLE_JIT = ...: switches numba's compiler off; unset it"
-    refusal(lambda: makespans(Workload(1, (1,)), [Config()], load_device("ideal")), off)
+    refusal(lambda: makespans(program.Workload(1, (1,)), [program.Config()], load_device("ideal")), off)
 
 
 @pytest.mark.parametrize("columns", ["0", "1", "300", "nonsense"])

@@ -7,25 +7,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import strategies
 from effort import THOROUGH, examples
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from strategies import (
-    CASES,
-    COST,
-    NS,
-    d2h,
-    devices,
-    draining,
-    h2d,
-    kernel,
-    link,
-    make_device,
-    pipeline_of,
-    plan,
-    schedules,
-)
 from twins import DEVICES, assert_same, by_simpy, compiled, simulate
 from whole_workloads import LONG_TICKS, MANY_BYTES, ways, whole_programs
 
@@ -46,7 +32,7 @@ TRIED = set("0123456789abcdef" if THOROUGH else "048c")  # first digits of diges
 
 @compiled
 @examples(600)
-@given(CASES | st.tuples(schedules(most=60, streams=12), devices()))
+@given(strategies.CASES | st.tuples(strategies.schedules(most=60, streams=12), strategies.devices()))
 def test_equals_the_model_on_any_schedule_and_device(case: tuple[Schedule, Device]) -> None:
     assert_same(*case)
 
@@ -54,7 +40,7 @@ def test_equals_the_model_on_any_schedule_and_device(case: tuple[Schedule, Devic
 @compiled
 @pytest.mark.parametrize("name", DEVICES)
 @examples(25)
-@given(schedule=schedules(most=40, streams=12))
+@given(schedule=strategies.schedules(most=40, streams=12))
 def test_equals_the_model_on_every_shipped_device(name: str, schedule: Schedule) -> None:
     ops = tuple(op for op in schedule.ops if not isinstance(op, Kernel) or op.duration_s is not None)
     if ops:
@@ -87,7 +73,7 @@ def test_equals_the_model_on_the_committed_schedules(path: Path) -> None:
 def test_the_largest_copies_at_the_slowest_and_fastest_rates(rate: float, latency: int) -> None:
     """8 TiB in fixed point fill an int64: no sum or product of theirs may overflow it."""
     most = LARGEST_BYTES
-    direction = link(
+    direction = strategies.link(
         latency,
         rate,
         rate / 2,
@@ -96,14 +82,19 @@ def test_the_largest_copies_at_the_slowest_and_fastest_rates(rate: float, latenc
         crowded_duplex_latency=4 * latency,
         in_flight=most,
     )
-    device = make_device(h2d=direction, d2h=direction)
-    first = [op for stream in (1, 2, 3, 4) for op in (h2d(stream, most), kernel(stream, 5))]
-    found = assert_same(plan(*first, d2h(2, most - 1), h2d(3, 1), d2h(1, most), h2d(2, most)), device)
-    quiet = assert_same(plan(first[0]), device)
+    device = strategies.make_device(h2d=direction, d2h=direction)
+    first = [op for stream in (1, 2, 3, 4) for op in (strategies.h2d(stream, most), strategies.kernel(stream, 5))]
+    found = assert_same(
+        strategies.plan(
+            *first, strategies.d2h(2, most - 1), strategies.h2d(3, 1), strategies.d2h(1, most), strategies.h2d(2, most)
+        ),
+        device,
+    )
+    quiet = assert_same(strategies.plan(first[0]), device)
     assert found.end[0] - quiet.end[0] == 3 * latency - latency  # four kernels wait for what it begins
 
 
-THREE_THAT_WAIT = make_device(h2d=link(crowded_latency=3), d2h=link(crowded_latency=3))
+THREE_THAT_WAIT = strategies.make_device(h2d=strategies.link(crowded_latency=3), d2h=strategies.link(crowded_latency=3))
 
 
 # Makespans of patterns
@@ -114,14 +105,14 @@ def test_a_slot_that_is_handed_over_stands_behind_what_was_copied_once() -> None
     # Two arrays of 10 bytes are copied once, then two kernels of 4 ticks follow each other over the one slot of a ring.
     # While the second array is copied one kernel waits for it. The other, of stream 2, waits for the kernel of stream
     # 1, which implies the copy; so it crowds nobody, and the copy takes 10, not a tick more.
-    workload = Workload(None, (), (), (WorkloadKernel(duration_s=8 * NS),), h2d_once=(10, 10))
+    workload = Workload(None, (), (), (WorkloadKernel(duration_s=8 * strategies.NS),), h2d_once=(10, 10))
     way = Config(chunks=2, streams=2, buffers=1)
     assert list(makespans(workload, [way], THREE_THAT_WAIT)) == [by_simpy(workload, way, THREE_THAT_WAIT)] == [28]
 
 
 @compiled
 @examples(200)
-@given(whole_programs(), devices())
+@given(whole_programs(), strategies.devices())
 def test_makespans_are_those_of_the_schedules_that_build_makes(work: tuple[Workload, Config], device: Device) -> None:
     workload, way = work
     assert list(makespans(workload, [way], device)) == [by_simpy(workload, way, device)]
@@ -142,9 +133,9 @@ def test_a_shipped_device_has_one_answer(name: str, work: tuple[Workload, Config
 @examples(150)
 @given(st.data(), st.integers(1, 200), st.lists(st.sampled_from((2, 4, 8)), max_size=2), st.integers(1, 3))
 def test_makespans_of_kernels_that_leave_the_card(data: Any, elements: int, sizes: list[int], kernels: int) -> None:
-    costed = (WorkloadKernel(COST.name, None, COST.parameter),) * kernels
+    costed = (WorkloadKernel(strategies.COST.name, None, strategies.COST.parameter),) * kernels
     workload = Workload(elements, tuple(sizes), tuple(data.draw(st.permutations(sizes))), costed)
-    _, device = data.draw(draining())
+    _, device = data.draw(strategies.draining())
     way = data.draw(ways(workload.work))
     assert list(makespans(workload, [way], device)) == [by_simpy(workload, way, device)]
 
@@ -168,7 +159,7 @@ ORDERS: tuple[Order, ...] = ("depth-first", "breadth-first")
 
 @compiled
 def test_threads_change_nothing() -> None:
-    workload, device = pipeline_of(1 << 22), load_device("h200")
+    workload, device = strategies.pipeline_of(1 << 22), load_device("h200")
     ways = [Config("depth-first", n, s) for n in range(1, 200, 2) for s in (1, 5, 9)]
     ways += [Config("serial", n) for n in range(1, 200, 2)]
     ways += [Config(chunks=n, streams=5, buffers=3) for n in range(1, 100)]
@@ -184,7 +175,7 @@ def test_threads_change_nothing() -> None:
 @compiled
 @pytest.mark.parametrize("threads", [1, 2, 5])
 def test_the_first_configuration_that_cannot_be_cut_is_named_whatever_the_threads(threads: int) -> None:
-    workload, device = pipeline_of(4096), load_device("h200")
+    workload, device = strategies.pipeline_of(4096), load_device("h200")
     ways = [Config(chunks=n, streams=4) for n in (*range(2000, 4000, 8), 4097, *range(2000, 4000, 8), 5000)]
     with pytest.raises(InputError, match="chunks = 4097: more chunks than elements"):
         makespans(workload, ways, device, threads)
@@ -194,7 +185,7 @@ def test_the_first_configuration_that_cannot_be_cut_is_named_whatever_the_thread
 def test_configurations_beyond_an_int64_go_to_simpy() -> None:
     # Ticks of a day times the width of three tenths of a card is more than 2**61, so only SimPy can count it.
     day = Workload(1000, (1,), (1,), (WorkloadKernel(duration_s=LONGEST_S, fill=0.3),))
-    device = make_device(concurrent_kernels=4)
+    device = strategies.make_device(concurrent_kernels=4)
     ways = [Config(chunks=n, streams=3) for n in (1, 1000, 2)]
     assert list(makespans(day, ways, device)) == [by_simpy(day, way, device) for way in ways]
 
@@ -206,7 +197,7 @@ def test_numba_that_cannot_be_imported_is_one_line(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("streamsim.compiled.find_spec", lambda _: "found")
     monkeypatch.setitem(sys.modules, "numba", None)  # importing it raises ImportError
     with pytest.raises(InputError, match=r"^numba is installed but cannot be imported \(.*\): pip install --upgrade"):
-        simulate(plan(h2d(1, 8)), make_device())
+        simulate(strategies.plan(strategies.h2d(1, 8)), strategies.make_device())
 
 
 def test_without_a_folder_to_write_to_it_compiles_without_a_cache_and_says_so_once(
@@ -227,7 +218,7 @@ def test_without_numba_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("streamsim.compiled.find_spec", lambda _: None)
     assert not available()
     with pytest.raises(InputError, match=r"numba.*pip install '\.\[fast\]'"):
-        makespans(pipeline_of(8), [Config()], make_device())
+        makespans(strategies.pipeline_of(8), [Config()], strategies.make_device())
 
 
 @pytest.mark.parametrize("is_installed", [True, False])
@@ -242,7 +233,7 @@ def test_which_simulator_runs_hangs_on_the_size_of_the_job_and_on_what_is_instal
     monkeypatch.setattr(streamsim.compiled, "available", lambda: is_installed)
     monkeypatch.setattr(streamsim.compiled, "_check_available", lambda: None)
     monkeypatch.setattr(streamsim.compiled, "LOADING_OPS", 5)
-    two_ops, device = plan(h2d(1, 8), d2h(1, 8)), make_device()
+    two_ops, device = strategies.plan(strategies.h2d(1, 8), strategies.d2h(1, 8)), strategies.make_device()
     for many in (1, 2, 3, 2, 1):
         simulate_one_of_many(two_ops, device, many)
     assert ran == ["simpy", "simpy", "compiled" if is_installed else "simpy", "simpy", "simpy"]

@@ -104,7 +104,7 @@ def test_a_kernel_without_a_cost_is_named() -> None:
     device = card.make_device(kernels=(COST,))
     for kernel in (Kernel(1, "other", 10, 7), Kernel(1, "table", 10, 8)):
         with pytest.raises(InputError, match=rf"kernel '{kernel.name}' with parameter {kernel.parameter}.*table\(7\)"):
-            simulate(card.program(kernel), device)
+            simulate(card.plan(kernel), device)
 
 
 # Shipped profiles

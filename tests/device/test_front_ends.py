@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 from strategies import d2h, h2d, kernel, make_device, plan
 
-from streamsim import best
+from streamsim import best, program
 from streamsim.device import (
     IN_LOOPS,
     TIMES,
@@ -24,20 +24,10 @@ from streamsim.device import (
     written_in,
 )
 from streamsim.model import simulate
-from streamsim.program import (
-    Config,
-    Copy,
-    Kernel,
-    Order,
-    Schedule,
-    Synchronize,
-    Workload,
-    WorkloadKernel,
-)
 from streamsim.search import Grid, evaluate
 
 NS = 1e-9
-WORKLOAD = Workload(8, (4,), (4,), (WorkloadKernel(duration_s=1e-6),))
+WORKLOAD = program.Workload(8, (4,), (4,), (program.WorkloadKernel(duration_s=1e-6),))
 CARD = make_device(copy=1, kernel=1)
 LIBRARY = FrontEnd(2 * NS, 3 * NS, 0.0, 0.0, 0.0, 5 * NS, "measured: by hand")
 WITH_LIBRARY = replace(CARD, front_ends={"mine": LIBRARY})
@@ -48,11 +38,11 @@ def with_library(card: Device = CARD, name: str = "mine", **calls: float) -> Dev
     return with_front_end(replace(card, front_ends={name: replace(LIBRARY, **calls)}), name)
 
 
-def calls_of(schedule: Schedule, device: Device | None = None) -> list[int]:
+def calls_of(schedule: program.Schedule, device: Device | None = None) -> list[int]:
     """Ticks that the host spends on each copy and kernel."""
     timeline = simulate(schedule, device or with_library())
     spent = zip(schedule.ops, timeline.issued, timeline.returned, strict=True)
-    return [after - before for op, before, after in spent if not isinstance(op, Synchronize)]
+    return [after - before for op, before, after in spent if not isinstance(op, program.Synchronize)]
 
 
 # A copy takes 2, a launch 3, entering a stream 5. Chunk by chunk the program enters once a chunk, whether that goes to
@@ -62,26 +52,33 @@ def calls_of(schedule: Schedule, device: Device | None = None) -> list[int]:
 @pytest.mark.parametrize(
     ("order", "expected"), [("depth-first", [7, 3, 2, 7, 3, 2]), ("breadth-first", [7, 7, 8, 8, 7, 7])]
 )
-def test_a_program_enters_a_stream_where_it_turns_to_it(order: Order, streams: int, expected: list[int]) -> None:
-    assert calls_of(Config(order, 2, streams).schedule(WORKLOAD)) == expected
+def test_a_program_enters_a_stream_where_it_turns_to_it(
+    order: program.Order, streams: int, expected: list[int]
+) -> None:
+    assert calls_of(program.Config(order, 2, streams).schedule(WORKLOAD)) == expected
 
 
 def test_the_legacy_stream_is_never_entered() -> None:
     """It is the current one where no other has been entered; 5 to enter stream 1, nothing to leave it."""
-    ops = (Copy("h2d", 8, 0), Copy("h2d", 8, 1), Kernel(0, duration_s=1e-9), Copy("h2d", 8, 1))
-    assert calls_of(Schedule(ops, ("non-blocking",))) == [2, 7, 3, 7]
+    ops = (
+        program.Copy("h2d", 8, 0),
+        program.Copy("h2d", 8, 1),
+        program.Kernel(0, duration_s=1e-9),
+        program.Copy("h2d", 8, 1),
+    )
+    assert calls_of(program.Schedule(ops, ("non-blocking",))) == [2, 7, 3, 7]
 
 
-LAYERS = (WorkloadKernel("linear", duration_s=1e-6), WorkloadKernel("relu", duration_s=1e-6))
-NETWORK = Workload(8, (4,), (4,), LAYERS)
+LAYERS = (program.WorkloadKernel("linear", duration_s=1e-6), program.WorkloadKernel("relu", duration_s=1e-6))
+NETWORK = program.Workload(8, (4,), (4,), LAYERS)
 
 
 @pytest.mark.parametrize(("linear_s", "expected"), [(9 * NS, [7, 9, 3, 2] * 2), (0.0, [7, 3, 3, 2] * 2)])
 def test_a_linear_layer_is_called_at_its_own_cost_or_as_any_operation(linear_s: float, expected: list[int]) -> None:
     """A copy takes 2 and entering 5, another operation 3; where nobody has measured the layer, 3 as well."""
     device = with_library(linear_s=linear_s)
-    assert calls_of(Config("depth-first", 2, 2).schedule(NETWORK), device) == expected
-    graph = Config("depth-first", 2, 2, launch="graph").schedule(NETWORK)
+    assert calls_of(program.Config("depth-first", 2, 2).schedule(NETWORK), device) == expected
+    graph = program.Config("depth-first", 2, 2, launch="graph").schedule(NETWORK)
     assert simulate(graph, device).makespan_s == simulate(graph, CARD).makespan_s
 
 
@@ -121,13 +118,13 @@ def test_a_front_end_of_a_file_is_known_by_its_name(tmp_path: Path) -> None:
     assert front_end_names(WITH_LIBRARY) == ["calls", "cuda-c++", "cupy", "mine", "pytorch", "pytorch_eager"]
 
 
-def written(front_end: str) -> Workload:
-    return Workload(1 << 18, (4,), (4,), (WorkloadKernel(duration_s=20e-6),), front_end=front_end)
+def written(front_end: str) -> program.Workload:
+    return program.Workload(1 << 18, (4,), (4,), (program.WorkloadKernel(duration_s=20e-6),), front_end=front_end)
 
 
 def test_a_workloads_front_end_is_that_of_a_device_of_that_name() -> None:
     """Four copies of 10 us and two kernels of 7 are more than the card needs for 2 MiB: the host bounds two chunks."""
-    configs = [Config(chunks=2, streams=2), Config(chunks=8, streams=2)]
+    configs = [program.Config(chunks=2, streams=2), program.Config(chunks=8, streams=2)]
     for front_end in ("cupy", "pytorch"):
         found = evaluate(written(front_end), configs, "h200")
         assert found == evaluate(written(""), configs, f"h200:{front_end}")

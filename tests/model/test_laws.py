@@ -87,7 +87,7 @@ def asynchronous(draw: st.DrawFn) -> Schedule:
         st.builds(RecordEvent, event, stream),
         st.builds(WaitEvent, event, stream),
     )
-    return card.program(*draw(st.lists(op, min_size=1, max_size=60)), streams=5)
+    return card.plan(*draw(st.lists(op, min_size=1, max_size=60)), streams=5)
 
 
 @given(asynchronous(), st.sampled_from((0, 1, 2)))

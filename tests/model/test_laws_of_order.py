@@ -167,15 +167,13 @@ def test_what_an_event_stands_for_is_at_most_one_op_a_stream(schedule: Schedule,
 
 
 # The kernel of stream 2 could start at once, but stands behind one that waits for a copy: the path leads over that one.
-BLOCKED_HEAD = card.program(card.h2d(1, 10), card.kernel(1, 5, fill=0.5), card.kernel(2, 8, fill=0.5))
+BLOCKED_HEAD = card.plan(card.h2d(1, 10), card.kernel(1, 5, fill=0.5), card.kernel(2, 8, fill=0.5))
 # As the first kernel leaves the card at 10, that of stream 2, which was ready, and the second of stream 1 start. It was
 # behind the first in its queue, and not behind the second, which stands in none.
-BEHIND_A_RUN = card.program(
-    card.kernel(1, 10), card.kernel(1, 5, fill=0.5), card.kernel(2, 8, fill=0.5), launch="graph"
-)
+BEHIND_A_RUN = card.plan(card.kernel(1, 10), card.kernel(1, 5, fill=0.5), card.kernel(2, 8, fill=0.5), launch="graph")
 # Stream 2's kernel has what is left of the card until 4 and then all of it, until 12. Then that of stream 3 starts, and
 # the second of stream 1, which was ready at 4 and stands in no queue, so not behind it either.
-BESIDE_A_HEAD = card.program(
+BESIDE_A_HEAD = card.plan(
     card.kernel(1, 4, fill=0.5),
     card.kernel(2, 10),
     card.kernel(3, 5, fill=0.5),

@@ -11,39 +11,27 @@ import msgspec
 import pytest
 from strategies import h2d, plan
 
-from streamsim import Config, Workload, WorkloadKernel, load_device
+from streamsim import Config, Workload, WorkloadKernel, load_device, program
 from streamsim.device import changed, tables_of
 from streamsim.errors import InputError
-from streamsim.program import (
-    Buffer,
-    Copy,
-    Kernel,
-    Point,
-    RecordEvent,
-    Region,
-    Schedule,
-    Synchronize,
-    WaitEvent,
-    serialized,
-)
 from streamsim.timeline import critical_path
 from streamsim.transform import Source
 
 H200 = load_device("h200")
-REGION = Region("x", 0, 8)
+REGION = program.Region("x", 0, 8)
 WORKLOAD = Workload(64, (4,), (4,), (WorkloadKernel(duration_s=1e-3),))
 VALUES = (
-    Buffer("x", 8, "device"),
+    program.Buffer("x", 8, "device"),
     REGION,
-    Copy("h2d", 8, 1, None, REGION),
-    Kernel(1, "k", 8, 1, 1e-3, 0.5, (REGION,), (REGION,), parts=((0.5, 1e-4),)),
-    RecordEvent(0, 1),
-    WaitEvent(0, 1),
-    Synchronize(1),
-    Schedule((Copy("h2d", 8, 1),), ("blocking",)),
+    program.Copy("h2d", 8, 1, None, REGION),
+    program.Kernel(1, "k", 8, 1, 1e-3, 0.5, (REGION,), (REGION,), parts=((0.5, 1e-4),)),
+    program.RecordEvent(0, 1),
+    program.WaitEvent(0, 1),
+    program.Synchronize(1),
+    program.Schedule((program.Copy("h2d", 8, 1),), ("blocking",)),
     WORKLOAD,
     WORKLOAD.kernels[0],
-    Point(0.5, 1e-3),
+    program.Point(0.5, 1e-3),
     Config(),
     Source(WORKLOAD, Config()),
     H200,
@@ -55,8 +43,8 @@ OF_MANY_TYPES: tuple[Any, ...] = (5, 5.5, "word", None, True, (), (5,), ("word",
 
 def is_of_type(value: object, kind: Any) -> bool:
     """As msgspec reads annotations; a list is no tuple, and True no number: a value that held one would be mutable."""
-    if isinstance(value, Region):  # which msgspec takes for a mapping
-        return Region in (kind, *get_args(kind))
+    if isinstance(value, program.Region):  # which msgspec takes for a mapping
+        return program.Region in (kind, *get_args(kind))
     try:
         return msgspec.convert(value, kind) == value and not isinstance(value, list) and (value is not True)
     except msgspec.ValidationError:
@@ -115,9 +103,9 @@ def test_no_value_can_be_changed(room: str) -> None:
 @pytest.mark.parametrize(
     ("call", "said"),
     [
-        (lambda: Region(5, 0, 3), "buffer = 5: expected text"),  # type: ignore[arg-type]
-        (lambda: Copy("h2d", 8, 1, host=5), "host = 5: expected a Region"),  # type: ignore[arg-type]
-        (lambda: serialized(5), "schedule = 5: expected a Schedule, "),  # type: ignore[arg-type]
+        (lambda: program.Region(5, 0, 3), "buffer = 5: expected text"),  # type: ignore[arg-type]
+        (lambda: program.Copy("h2d", 8, 1, host=5), "host = 5: expected a Region"),  # type: ignore[arg-type]
+        (lambda: program.serialized(5), "schedule = 5: expected a Schedule, "),  # type: ignore[arg-type]
         (lambda: critical_path(plan(h2d(1, 8))), "timeline = Schedule("),  # type: ignore[arg-type]
         (lambda: changed(H200, {"h2d.latency_s": "-3us"}), "h2d.latency_s = '-3us': expected a time"),
         (lambda: changed(H200, {"link.bandwidth": []}), "h2d.bandwidth_bytes_per_s = []: expected a number"),

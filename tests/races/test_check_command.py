@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 import strategies as card
-from race_oracle import ON_CARD, into, program, work
+from race_oracle import ON_CARD, into, plan, work
 
 from streamsim.cli import main
 from streamsim.program import Synchronize, WaitEvent, read_schedule, write_schedule
@@ -18,7 +18,7 @@ def test_findings_are_printed_written_and_mended(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     ops = (into(1), work(2, reads=(ON_CARD,)), card.kernel(2, 8), WaitEvent(0, 1), Synchronize())
-    racy = program(*ops, name="racy [one]")
+    racy = plan(*ops, name="racy [one]")
     write_schedule(racy, "racy.json")
     assert main(["check", "racy.json", "--fix", "fixed.json"]) == 1
     words = " ".join(capsys.readouterr().out.split())

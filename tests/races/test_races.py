@@ -281,7 +281,7 @@ def test_findings_that_tie_have_one_order_whatever_the_hash_seed() -> None:
     """Clashes of the same kind that begin at the same byte, in 24 buffers, come with the fewer bytes first."""
     names = [f"buffer {k:02}" for k in range(24)]
     whole, half = ([program.Region(name, 0, n) for name in names] for n in (8, 4))
-    schedule = card.program(
+    schedule = card.plan(
         program.Kernel(1, duration_s=1e-6, writes=tuple(whole)),
         program.Kernel(2, duration_s=1e-6, reads=(*whole, *half)),
         streams=2,

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 import strategies as card
 from msgspec.structs import replace
-from race_oracle import HOST, ON_CARD, OTHER, into, of_rule, program, work
+from race_oracle import HOST, ON_CARD, OTHER, into, of_rule, plan, work
 
 from streamsim.program import (
     Copy,
@@ -25,7 +25,7 @@ def out(stream: int, host: Region = OTHER, device: Region = ON_CARD, **more: Any
 
 
 def found_in(*ops: Op, **more: Any) -> list[tuple[str, tuple[int, ...]]]:
-    return [(finding.rule, finding.ops) for finding in check(program(*ops, Synchronize(), **more))]
+    return [(finding.rule, finding.ops) for finding in check(plan(*ops, Synchronize(), **more))]
 
 
 RACE = [("race", (0, 1))]
@@ -51,10 +51,10 @@ RACE = [("race", (0, 1))]
     ],
 )
 def test_each_hazard(first: Op, second: Op, hazards: list[tuple[str, str]]) -> None:
-    findings = check(program(first, second, Synchronize()))
+    findings = check(plan(first, second, Synchronize()))
     assert [(h.kind, h.buffer) for finding in findings for h in finding.hazards] == hazards
     assert [finding.ops for finding in findings] == [(0, 1)] * bool(hazards)
-    assert check(program(first, msgspec.structs.replace(second, stream=1), Synchronize())) == ()
+    assert check(plan(first, msgspec.structs.replace(second, stream=1), Synchronize())) == ()
 
 
 @pytest.mark.parametrize(
@@ -79,12 +79,12 @@ def test_each_hazard(first: Op, second: Op, hazards: list[tuple[str, str]]) -> N
 )
 def test_what_gives_two_ops_an_order(between: tuple[Op, ...], is_ordered: bool) -> None:
     ops = (into(1), *between, work(2, reads=(ON_CARD,)))
-    found = of_rule(check(program(*ops)), "race")
+    found = of_rule(check(plan(*ops)), "race")
     assert [finding.ops for finding in found] == ([] if is_ordered else [(0, len(ops) - 1)])
 
 
 def test_a_race_is_named_with_its_bytes_and_the_smallest_fix() -> None:
-    (found,) = check(program(into(1), work(2, reads=(Region("d", 8, 16),)), Synchronize()))
+    (found,) = check(plan(into(1), work(2, reads=(Region("d", 8, 16),)), Synchronize()))
     assert found == Finding(
         "race",
         (0, 1),
@@ -110,7 +110,7 @@ def test_a_race_is_named_with_its_bytes_and_the_smallest_fix() -> None:
 )
 def test_an_event_that_is_there_is_waited_for(between: tuple[Op, ...], event: int | None) -> None:
     ops = (into(1), *between, work(2, reads=(ON_CARD,)))
-    (found,) = of_rule(check(program(*ops)), "race")
+    (found,) = of_rule(check(plan(*ops)), "race")
     assert found.wait == MissingWait(0, len(ops) - 1, event)
 
 
@@ -144,7 +144,7 @@ def test_a_stream_does_not_hold_back_the_read_of_pageable_memory() -> None:
 
 def test_the_fix_of_a_read_at_the_call_is_a_wait_of_the_thread() -> None:
     back, there = out(1, PAGEABLE, ELSEWHERE, thread=1), into(1, PAGEABLE)
-    schedule = program(back, there, Synchronize())
+    schedule = plan(back, there, Synchronize())
     (found,) = check(schedule)
     assert found.wait == MissingWait(0, 1, host=True)
     assert found.hazards == (Hazard("read-after-write", "p", 0, 16),)

@@ -7,20 +7,17 @@ from hypothesis import assume, given
 from perfect_profiler import recorded
 from strategies import NS, h2d, kernel, make_device, plan
 
+from streamsim import program
 from streamsim.device import Device
 from streamsim.model import simulate
-from streamsim.program import (
-    HostWork,
-    RecordedTimes,
-    Schedule,
-    Synchronize,
-)
 from streamsim.recorded import program_of, recorded_times
 from streamsim.timeline import recorded_timeline
 
 
 @given(card.schedules(launch="live"), card.devices())
-def test_a_recorded_time_line_is_that_of_the_program_that_was_recorded(schedule: Schedule, device: Device) -> None:
+def test_a_recorded_time_line_is_that_of_the_program_that_was_recorded(
+    schedule: program.Schedule, device: Device
+) -> None:
     """Every call, copy and kernel when it was, from the first call of work on; on every thread one thing at a time.
 
     What stands in a recording is known by its call, whose correlation is the op's place in the schedule.
@@ -48,9 +45,9 @@ def test_a_recorded_time_line_is_that_of_the_program_that_was_recorded(schedule:
 
 def test_what_the_host_does_between_calls_took_the_time_between_them() -> None:
     """A copy's call 0..2, work of 7, a launch 9..12; the synchronisation holds until the kernel has ended, at 17."""
-    ops = h2d(1, 5), HostWork(7 * NS), kernel(1, 5), Synchronize(stream=1)
+    ops = h2d(1, 5), program.HostWork(7 * NS), kernel(1, 5), program.Synchronize(stream=1)
     was = recorded(simulate(plan(*ops, streams=1), make_device(copy=2, kernel=3)))
     found = program_of(was)
     assert [type(op) for op in found.schedule.ops] == [type(op) for op in ops]
     times = recorded_times(was, found)
-    assert times == RecordedTimes((0, 2, 9, 12), (2, 9, 12, 17), (2, -1, 12, -1), (7, -1, 17, -1))
+    assert times == program.RecordedTimes((0, 2, 9, 12), (2, 9, 12, 17), (2, -1, 12, -1), (7, -1, 17, -1))

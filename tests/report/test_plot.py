@@ -13,35 +13,10 @@ from matplotlib.collections import PolyCollection
 from msgspec.structs import replace
 from strategies import MS_KERNEL, d2h, devices, h2d, kernel, make_device, plan, schedules
 
+from streamsim import program, report
 from streamsim.analysis import predict
 from streamsim.device import Device
 from streamsim.model import simulate
-from streamsim.program import (
-    Config,
-    Copy,
-    HostWork,
-    Kernel,
-    Order,
-    Schedule,
-    Synchronize,
-    Workload,
-    WorkloadKernel,
-    depth_first,
-)
-from streamsim.report import (
-    D2H,
-    H2D,
-    HOST_CALL,
-    HOST_WAITS,
-    HOST_WORK,
-    KERNEL,
-    WAITS,
-    numbers,
-    plot_compared,
-    plot_gantt,
-    save_picture,
-    stream_name,
-)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -55,7 +30,7 @@ SCHEDULE = plan(
     kernel(1, 10),  # call 2..5, ready at 22 + 5: 27..37
     d2h(1, 8),  # call 5..7, after the kernel: 37..45
     h2d(2, 20),  # call 7..9, ready at 9, the engine is busy until 22: 22..42
-    Synchronize(),  # waits 9..45
+    program.Synchronize(),  # waits 9..45
 )
 
 
@@ -84,47 +59,48 @@ def unit_of(ax: Axes) -> str:
 
 
 def test_the_bars_of_a_small_schedule() -> None:
-    ax = plot_gantt(simulate(SCHEDULE, DEVICE))
+    ax = report.plot_gantt(simulate(SCHEDULE, DEVICE))
     assert row_names(ax) == ["host", "h2d", "compute", "d2h", "stream 1", "stream 2"]
     assert unit_of(ax) == "ns"
     assert bars(ax) == sorted([
-        (f"host: {HOST_CALL}", 0, 2), (f"host: {HOST_CALL}", 2, 5), (f"host: {HOST_CALL}", 5, 7),
-        (f"host: {HOST_CALL}", 7, 9), (f"host: {HOST_WAITS}", 9, 45),
-        (f"h2d: {H2D}", 2, 22), (f"h2d: {H2D}", 22, 42), (f"compute: {KERNEL}", 27, 37), (f"d2h: {D2H}", 37, 45),
-        (f"stream 1: {H2D}", 2, 22), (f"stream 1: {KERNEL}", 27, 37), (f"stream 1: {D2H}", 37, 45),
-        (f"stream 2: {WAITS}", 9, 22), (f"stream 2: {H2D}", 22, 42),
+        (f"host: {report.HOST_CALL}", 0, 2), (f"host: {report.HOST_CALL}", 2, 5), (f"host: {report.HOST_CALL}", 5, 7),
+        (f"host: {report.HOST_CALL}", 7, 9), (f"host: {report.HOST_WAITS}", 9, 45),
+        (f"h2d: {report.H2D}", 2, 22), (f"h2d: {report.H2D}", 22, 42), (f"compute: {report.KERNEL}", 27, 37),
+        (f"d2h: {report.D2H}", 37, 45),
+        (f"stream 1: {report.H2D}", 2, 22), (f"stream 1: {report.KERNEL}", 27, 37), (f"stream 1: {report.D2H}", 37, 45),
+        (f"stream 2: {report.WAITS}", 9, 22), (f"stream 2: {report.H2D}", 22, 42),
     ])  # fmt: skip
 
 
 def test_each_thread_has_a_row_and_its_own_work_is_no_call() -> None:
     # Thread 1 works for 30 ns and then issues a kernel, in 3 ns; thread 0 issues a copy in 2 ns, then waits for it.
-    ops = (HostWork(30e-9, thread=1), replace(kernel(2, 10), thread=1), h2d(0, 20, blocking=True))
-    ax = plot_gantt(simulate(plan(*ops), DEVICE))
+    ops = (program.HostWork(30e-9, thread=1), replace(kernel(2, 10), thread=1), h2d(0, 20, blocking=True))
+    ax = report.plot_gantt(simulate(plan(*ops), DEVICE))
     assert row_names(ax)[:2] == ["host thread 0", "host thread 1"]
     assert row_names(ax)[-2:] == ["default stream", "stream 2"]
     assert [bar for bar in bars(ax) if bar[0].startswith("host")] == [
-        (f"host thread 0: {HOST_WAITS}", 0, 22),
-        (f"host thread 1: {HOST_CALL}", 30, 33),
-        (f"host thread 1: {HOST_WORK}", 0, 30),
+        (f"host thread 0: {report.HOST_WAITS}", 0, 22),
+        (f"host thread 1: {report.HOST_CALL}", 30, 33),
+        (f"host thread 1: {report.HOST_WORK}", 0, 30),
     ]
 
 
 @given(schedules(), devices())
-def test_bars_are_the_spans_of_the_time_line_and_hide_no_other(schedule: Schedule, device: Device) -> None:
+def test_bars_are_the_spans_of_the_time_line_and_hide_no_other(schedule: program.Schedule, device: Device) -> None:
     timeline = simulate(schedule, device)
-    ax = plot_gantt(timeline)
+    ax = report.plot_gantt(timeline)
     per_s = {"ns": 1e9, "us": 1e6, "ms": 1e3, "s": 1.0}[unit_of(ax)]
-    drawn = [bar for bar in bars(ax) if not bar[0].startswith("host") and WAITS not in bar[0]]
+    drawn = [bar for bar in bars(ax) if not bar[0].startswith("host") and report.WAITS not in bar[0]]
     expected = []
     for span, op in zip(timeline, schedule.ops, strict=True):
-        if isinstance(op, Copy | Kernel) and span.stream is not None:
-            kind = KERNEL if isinstance(op, Kernel) else op.direction.upper()
-            rows = span.engine, stream_name(span.stream)
+        if isinstance(op, program.Copy | program.Kernel) and span.stream is not None:
+            kind = report.KERNEL if isinstance(op, program.Kernel) else op.direction.upper()
+            rows = span.engine, report.stream_name(span.stream)
             expected += [(f"{row}: {kind}", span.start_s * per_s, span.end_s * per_s) for row in rows]
     assert [name for name, *_ in drawn] == [name for name, *_ in sorted(expected)]
     assert np.allclose([bar[1:] for bar in drawn], [bar[1:] for bar in sorted(expected)])
     assert np.isclose(ax.get_xlim()[1], max(timeline.makespan_s, timeline.host_s, 1e-9) * per_s)
-    kernels = [bar for bar in ax.collections if bar.get_gid() == f"compute: {KERNEL}"]
+    kernels = [bar for bar in ax.collections if bar.get_gid() == f"compute: {report.KERNEL}"]
     boxes = [path.get_extents() for bar in kernels for path in bar.get_paths()]
     for one, other in combinations(boxes, 2):  # side by side, or one above another
         apart = one.x1 <= other.x0 + 1e-9 or other.x1 <= one.x0 + 1e-9
@@ -135,17 +111,19 @@ def test_bars_are_the_spans_of_the_time_line_and_hide_no_other(schedule: Schedul
 
 
 @pytest.mark.parametrize("order", ["depth-first", "breadth-first", "prefetch"])
-def test_the_number_of_an_op_is_its_chunk(order: Order) -> None:
+def test_the_number_of_an_op_is_its_chunk(order: program.Order) -> None:
     # Each element is a chunk, and chunk i (from 0) reads byte 4 i and 8 i of the two inputs and writes byte 4 i:
     # the host offsets of its copies tell the chunk.
-    schedule = Config(order, 5, 1 if order == "prefetch" else 2).schedule(Workload(5, (4, 8), (4,), (MS_KERNEL,)))
-    found = list(zip(schedule.ops, numbers(schedule), strict=True))
+    schedule = program.Config(order, 5, 1 if order == "prefetch" else 2).schedule(
+        program.Workload(5, (4, 8), (4,), (MS_KERNEL,))
+    )
+    found = list(zip(schedule.ops, report.numbers(schedule), strict=True))
     for op, number in found:
-        if isinstance(op, Copy):
+        if isinstance(op, program.Copy):
             assert op.host is not None
             assert number == op.host.offset // op.bytes + 1
-        assert isinstance(op, Copy | Kernel) or number == 0
-    assert [number for op, number in found if isinstance(op, Kernel)] == [1, 2, 3, 4, 5]
+        assert isinstance(op, program.Copy | program.Kernel) or number == 0
+    assert [number for op, number in found if isinstance(op, program.Kernel)] == [1, 2, 3, 4, 5]
 
 
 # Files
@@ -159,16 +137,16 @@ def test_the_suffix_decides_the_format_and_the_bytes_are_always_the_same(tmp_pat
     timeline = simulate(plan(h2d(1, 10), name=r"$\frac{ \n 100 $"), make_device())
     first, second = tmp_path / f"first.{suffix}", tmp_path / f"second.{suffix}"
     for file in (first, second):
-        save_picture(lambda: plot_gantt(timeline), file)
+        report.save_picture(lambda: report.plot_gantt(timeline), file)
     assert first.read_bytes().startswith(MAGIC[suffix.lower()])
     assert first.read_bytes() == second.read_bytes()
-    title = plot_gantt(timeline).get_title(loc="left")
+    title = report.plot_gantt(timeline).get_title(loc="left")
     assert title == r"$\frac{ \n 100 $, on test: makespan 10 ns"  # a name is no formula
 
 
 def test_the_unchunked_program_stands_above_on_the_same_time_axis() -> None:
-    workload = Workload(16 << 20, (4,), (4,), (WorkloadKernel(duration_s=0.57e-3),))
-    above, below = plot_compared(predict(depth_first(workload, 16, 4), "h200"))
+    workload = program.Workload(16 << 20, (4,), (4,), (program.WorkloadKernel(duration_s=0.57e-3),))
+    above, below = report.plot_compared(predict(program.depth_first(workload, 16, 4), "h200"))
     assert above.get_xlim() == below.get_xlim()
     assert above.get_title(loc="left").startswith("unchunked (not cut, blocking copies), on h200: ")
     assert below.get_title(loc="left").startswith("depth-first, 16 chunks, 4 streams, on h200: ")

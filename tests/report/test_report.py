@@ -6,18 +6,10 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from strategies import d2h, devices, h2d, kernel, link, make_device, plan, schedules
 
+from streamsim import program
 from streamsim.analysis import Prediction, predict
 from streamsim.device import Device
 from streamsim.model import simulate
-from streamsim.program import (
-    Schedule,
-    Workload,
-    WorkloadKernel,
-    breadth_first,
-    depth_first,
-    serial,
-    serialized,
-)
 from streamsim.report import gantt
 
 NS = 1e-9
@@ -51,8 +43,8 @@ def test_a_speed_up_is_over_what_the_schedule_was_cut_from() -> None:
     # 2 (2 (100 + 10) + 10) one by one; by two engines, the copies in end at 110 and 220, the kernel and the copy out
     # of the second follow: 220 + 10 + 110.
     device = make_device(h2d=link(latency=100), d2h=link(latency=100))
-    workload = Workload(20, (1,), (1,), (WorkloadKernel(duration_s=20 * NS),))
-    schedule = depth_first(workload, 2, 2)
+    workload = program.Workload(20, (1,), (1,), (program.WorkloadKernel(duration_s=20 * NS),))
+    schedule = program.depth_first(workload, 2, 2)
     p = predict(schedule, device)
     assert p.serial_program == "unchunked"
     assert (p.serial_s, p.one_by_one_s, p.makespan_s) == pytest.approx((260 * NS, 460 * NS, 340 * NS))
@@ -64,12 +56,12 @@ def test_a_speed_up_is_over_what_the_schedule_was_cut_from() -> None:
 
 @given(st.integers(1, 12), st.integers(1, 5), devices())
 def test_one_by_one_is_the_serial_program_of_as_many_chunks(chunks: int, streams: int, device: Device) -> None:
-    workload = Workload(60, (1, 2), (1,), (WorkloadKernel(duration_s=60 * NS),) * 2)
-    alone = predict(serial(workload, chunks), device)
-    assert predict(depth_first(workload, chunks, streams), device).one_by_one_s == alone.makespan_s
+    workload = program.Workload(60, (1, 2), (1,), (program.WorkloadKernel(duration_s=60 * NS),) * 2)
+    alone = predict(program.serial(workload, chunks), device)
+    assert predict(program.depth_first(workload, chunks, streams), device).one_by_one_s == alone.makespan_s
     assert alone.speedup_over_one_by_one == 1
     assert alone.speedup == 1 or chunks > 1
-    assert predict(breadth_first(workload, chunks, streams), device).serial_s == alone.serial_s
+    assert predict(program.breadth_first(workload, chunks, streams), device).serial_s == alone.serial_s
 
 
 def test_gantt_worked_by_hand() -> None:
@@ -89,10 +81,10 @@ SIDE_BY_SIDE = plan(*[kernel(0, 4)] * 5, kernel(0, 4, fill=0.5), kernel(1, 4), s
 
 @given(schedules(), devices())
 @example(SIDE_BY_SIDE, make_device(connections=1, concurrent_kernels=2))
-def test_laws_of_a_prediction(schedule: Schedule, device: Device) -> None:
+def test_laws_of_a_prediction(schedule: program.Schedule, device: Device) -> None:
     p = predict(schedule, device)
     assert p.makespan_s == simulate(schedule, device).makespan_s
-    assert p.serial_s == simulate(serialized(schedule), device).makespan_s
+    assert p.serial_s == simulate(program.serialized(schedule), device).makespan_s
     assert p.makespan_s >= p.issued_bound.seconds - NS
     assert p.overlap_s <= p.makespan_s + NS
     for use in p.engines.values():

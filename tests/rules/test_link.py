@@ -60,7 +60,7 @@ def ends(first: Side, second: Side) -> tuple[int, int]:
 @given(sides(), sides())
 def test_two_copies_slow_each_other_for_as_long_as_they_overlap(there: Side, back: Side) -> None:
     device = card.make_device(h2d=there.link(), d2h=back.link())
-    timeline = simulate(card.program(card.h2d(1, there.n_bytes), card.d2h(2, back.n_bytes)), device)
+    timeline = simulate(card.plan(card.h2d(1, there.n_bytes), card.d2h(2, back.n_bytes)), device)
     expected = ends(there, back) if there.latency <= back.latency else ends(back, there)[::-1]
     assert tuple(timeline.end) == expected
 
@@ -68,11 +68,11 @@ def test_two_copies_slow_each_other_for_as_long_as_they_overlap(there: Side, bac
 @given(sides(), sides())
 def test_the_directions_are_alike(there: Side, back: Side) -> None:
     one = simulate(
-        card.program(card.h2d(1, there.n_bytes), card.d2h(2, back.n_bytes), card.h2d(3, there.n_bytes)),
+        card.plan(card.h2d(1, there.n_bytes), card.d2h(2, back.n_bytes), card.h2d(3, there.n_bytes)),
         card.make_device(h2d=there.link(), d2h=back.link()),
     )
     other = simulate(
-        card.program(card.d2h(1, there.n_bytes), card.h2d(2, back.n_bytes), card.d2h(3, there.n_bytes)),
+        card.plan(card.d2h(1, there.n_bytes), card.h2d(2, back.n_bytes), card.d2h(3, there.n_bytes)),
         card.make_device(d2h=there.link(), h2d=back.link()),
     )
     assert (one.start, one.end) == (other.start, other.end)
@@ -82,6 +82,6 @@ def test_the_directions_are_alike(there: Side, back: Side) -> None:
 def test_one_direction_alone_is_linear(side: Side, copies: int) -> None:
     """Whatever its rate beside the other direction: the engine is kept back to back."""
     device = card.make_device(h2d=side.link())
-    timeline = simulate(card.program(*(card.h2d(1 + i % 4, side.n_bytes) for i in range(copies))), device)
+    timeline = simulate(card.plan(*(card.h2d(1 + i % 4, side.n_bytes) for i in range(copies))), device)
     each = side.latency + ticks(side.n_bytes * PARTS, side.alone)
     assert sorted(timeline.end) == [each * (i + 1) for i in range(copies)]

@@ -16,15 +16,8 @@ from streamsim.device import Device, KernelCost, number_names, with_values
 from streamsim.errors import InputError
 from streamsim.model import simulate
 from streamsim.program import Kernel, Op, RecordEvent, Schedule, WaitEvent
-from streamsim_validate.calibrate import Samples, all_probes, fits, measure_probes, read_samples, write_samples
+from streamsim_validate.calibrate import Samples, all_probes, fits, measure_probes, probes, read_samples, write_samples
 from streamsim_validate.calibrate.fits import Link, cold_link, fit_programs, warm_link
-from streamsim_validate.calibrate.probes import (
-    COLD_KINDS,
-    KERNELS,
-    KI,
-    PROGRAM_KINDS,
-    elements_of,
-)
 from streamsim_validate.calibrate.samples import PARTS, REPEATS
 from streamsim_validate.compare import predict_device_s
 from streamsim_validate.records import PACE_CHAIN, Chain, Timing, closed, rows_of, with_timing_events
@@ -55,8 +48,8 @@ def truth() -> Device:
     device = load_device("h200")
     costs = tuple(
         KernelCost(name, parameter, sizes, tuple(3e-6 + n * (1 + parameter) * 1e-12 for n in sizes))
-        for name, parameter in KERNELS
-        for sizes in [elements_of(name, CARD.resident_threads)]
+        for name, parameter in probes.KERNELS
+        for sizes in [probes.elements_of(name, CARD.resident_threads)]
     )
     return replace(
         with_values(device, TRUE | {"compute.kernels": costs}),
@@ -83,7 +76,7 @@ def of_runs(timings: Mapping[Chain, Sequence[Timing]], paces_s: Mapping[Chain, S
 
 
 def is_program(chain: Chain) -> bool:
-    return chain.kind in PROGRAM_KINDS
+    return chain.kind in probes.PROGRAM_KINDS
 
 
 @cache
@@ -139,7 +132,7 @@ def test_programs_are_measured_with_the_pace_beside_each_run_and_other_probes_wi
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A probe of each part, on an emulated card: each in every round that counts, what scatters most more often."""
-    wanted = {Chain("kernel sincos(2)", 4096, 8): 1, Chain("h2d", 64 * KI, 8): 2, PACE_CHAIN: 1}
+    wanted = {Chain("kernel sincos(2)", 4096, 8): 1, Chain("h2d", 64 * probes.KI, 8): 2, PACE_CHAIN: 1}
     wanted |= {Chain("program ring", 2, 8): 4, Chain("program depth-first", 2, 4): 4}
     some = [probe for probe in all_probes(CARD.resident_threads) if probe[0] in wanted]
     assert len(some) == len(wanted)
@@ -169,7 +162,7 @@ def test_the_pageable_rate_is_that_of_cold_memory_with_the_warm_one_beside_it() 
         slower = {
             chain: [runs[0]._replace(device_s=runs[0].device_s + chain.length * more_s)]
             for chain, runs in samples().timings.items()
-            if chain.kind == COLD_KINDS["h2d"]
+            if chain.kind == probes.COLD_KINDS["h2d"]
         }
         assert [chain.length for chain in slower] == [8, 32]
         return replace(samples(), rows=rows_of({**samples().timings, **slower}))
@@ -179,7 +172,7 @@ def test_the_pageable_rate_is_that_of_cold_memory_with_the_warm_one_beside_it() 
 
     assert s_per_byte(moved(1e-3)) == pytest.approx(s_per_byte(samples()) + 1e-3 / (16 << 20), rel=1e-6)
     assert s_per_byte(moved(-1e-3)) == warm.s_per_byte
-    older = {c: runs for c, runs in samples().timings.items() if c.kind not in COLD_KINDS.values()}
+    older = {c: runs for c, runs in samples().timings.items() if c.kind not in probes.COLD_KINDS.values()}
     assert s_per_byte(replace(samples(), rows=rows_of(older))) == warm.s_per_byte
     source = found().sources["h2d.pageable_bandwidth_bytes_per_s"]
     assert source.endswith(f"; {1e-9 / warm.s_per_byte:.2f} GB/s from the host's caches")
@@ -206,7 +199,11 @@ def test_a_shipped_profile_is_what_the_recorded_samples_say(card: str) -> None:
 
 
 # Chains of 128 kernels over 7 streams, less such of 32, a kernel: an H200, driver 580.159.04, 2026-11-22.
-SIDE_BY_SIDE = [("sincos", 2, 256 * KI, 1.89e-6), ("sincos", 40, 64 * KI, 4.53e-6), ("sincos", 40, 256 * KI, 17.98e-6)]
+SIDE_BY_SIDE = [
+    ("sincos", 2, 256 * probes.KI, 1.89e-6),
+    ("sincos", 40, 64 * probes.KI, 4.53e-6),
+    ("sincos", 40, 256 * probes.KI, 17.98e-6),
+]
 
 
 @pytest.mark.measured
