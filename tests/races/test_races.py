@@ -270,7 +270,7 @@ def test_the_work_is_in_proportion_to_the_ops_where_all_of_them_race() -> None:
             race_oracle.work(1 + i % 8, reads=(race_oracle.ON_CARD,), writes=(race_oracle.ON_CARD,))
             for i in range(count)
         )
-        schedule = race_oracle.program(*ops, streams=8)
+        schedule = race_oracle.plan(*ops, streams=8)
         assert len(check(schedule)) == count - 1
         return lambda: check(schedule)
 
