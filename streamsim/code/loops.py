@@ -16,7 +16,6 @@ from streamsim.program import (
     PREFETCH_BUFFERS,
     Config,
     Direction,
-    HostMemory,
     Workload,
     WorkloadKernel,
     patterns,
@@ -110,7 +109,7 @@ class LoopPlan(Plan):
         size_of = {a.name: "SIZE" if has_one_size else f"SIZE_{a.name.upper()}" for a in arrays}
         self.sizes = {size_of[array.name]: array.floats for array in arrays}
         self.cuts = tuple(Cut(self._part(a), size_of[a.name], a.unit) for a in (cut[:1] if self._has_one_cut else cut))
-        place: HostMemory = "pageable" if config.is_pageable else "pinned"
+        place = config.memory
         on_card = [
             Array(f"d_{a.name}", "device", f"{self._part(a)}[0].stop", "nothing", is_ring=True)
             if a in self._in_rings

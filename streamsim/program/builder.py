@@ -42,9 +42,6 @@ class Event:
         """Let the host wait for the event's latest record."""
         self._program._ops.append(calls.Synchronize(event=self.number))
 
-    def __repr__(self) -> str:
-        return f"event {self.number}"
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Stream:

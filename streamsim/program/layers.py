@@ -137,12 +137,10 @@ class Layers(errors.Checked, frozen=True, omit_defaults=True):
     @property
     def assumed(self) -> list[str]:
         """Sentences on what is assumed of backward passes; empty for forward passes."""
-        if not self.is_backward:
-            return []
-        kept = ["weights do not change in a run, and no gradients of them are copied to the host"]
-        if all(layer.backward for layer in self.layers):
-            return kept
-        return [*kept, "a layer without `backward` takes as long backward as forward; add its kernels to the file"]
+        found = ["weights do not change in a run, and no gradients of them are copied to the host"]
+        if not all(layer.backward for layer in self.layers):
+            found.append("a layer without `backward` takes as long backward as forward; add its kernels to the file")
+        return found if self.is_backward else []
 
     @property
     def weight_bytes(self) -> int:

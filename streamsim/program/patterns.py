@@ -247,18 +247,13 @@ class Config(Checked, frozen=True):
             raise InputError(f"streams = {self.streams}: the order {self.order} has {own} of its own; leave it out")
         if self.launch == "graph" and self.is_blocking:
             raise InputError("launch = 'graph': a serial program blocks the host; use another order")
-        if self.launch == "graph" and self.is_pageable:
+        if self.launch == "graph" and self.memory == "pageable":
             raise InputError("launch = 'graph': pageable copies cannot be captured; use pinned memory")
 
     @property
     def is_blocking(self) -> bool:
         """True if the host waits for each copy."""
         return ISSUE_ORDERS[self.order].is_blocking
-
-    @property
-    def is_pageable(self) -> bool:
-        """True if host buffers are pageable memory."""
-        return self.memory == "pageable"
 
     @property
     def slots(self) -> int | None:

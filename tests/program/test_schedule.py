@@ -37,11 +37,6 @@ def test_a_schedule_is_an_immutable_value(made: Schedule) -> None:
     assert list(made) == list(made.ops)
 
 
-@given(card.schedules())
-def test_json_keeps_a_schedule_exactly(made: Schedule) -> None:
-    assert msgspec.json.decode(msgspec.json.encode(made), type=Schedule) == made
-
-
 @given(card.schedules(), st.data())
 def test_a_part_of_a_schedule_is_a_schedule(made: Schedule, data: st.DataObject) -> None:
     """No op needs a later one: every prefix is accepted (of a graph, as far as its last piece of work)."""
