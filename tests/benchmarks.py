@@ -1,4 +1,4 @@
-"""How fast the models and the searches are: ``python tests/benchmarks.py [model compiled sweep best layers]``.
+"""How fast the models and sweeps are: ``python tests/benchmarks.py [model compiled sweep]``.
 
 Times differ between machines and from minute to minute: trust the ratios, which are taken in turn and as medians. An op
 is a copy or a kernel; a chunk has three.
@@ -6,7 +6,6 @@ is a copy or a kernel; a chunk has three.
 
 import gc
 import platform
-import random
 import resource
 import subprocess
 import sys
@@ -20,13 +19,9 @@ from statistics import median
 import simpy
 
 from streamsim import (
-    Device,
-    Layer,
-    Layers,
     Schedule,
     Workload,
     WorkloadKernel,
-    best,
     build,
     compiled,
     depth_first,
@@ -35,9 +30,8 @@ from streamsim import (
 from streamsim.lowering import lower
 from streamsim.model import run, simulate
 from streamsim.program import Config
-from streamsim.search import best_offload
 
-OPS, ROUNDS, CARDS = 30_000, 9, ("h200", "a100", "c2050", "rtx3090")
+OPS, ROUNDS = 30_000, 9
 KERNEL = (WorkloadKernel(duration_s=0.57e-3),)
 WORKLOAD = Workload(16 << 20, (4,), (4,), KERNEL)
 COSTED = Workload(1 << 20, (4,), (4,), (WorkloadKernel("sincos", parameter=176),))  # leaves the card before it ends
@@ -153,40 +147,7 @@ def sweep() -> None:
         print(f"{size:9,} configurations: {took:.1f} s, {size / took:,.0f} a second; none takes over {peak:.0f} MB")
 
 
-def best_grid() -> None:
-    """``best`` on the default grid, of workloads bound by copies, by kernels and by the host's calls (aim 1.5 s)."""
-    took = []
-    for number in range(20):
-        draw = random.Random(number)
-        large, kernel_s = ((24, 1e-4), (20, 1e-2), (12, 2e-6))[number % 3]
-        inputs, outputs = (
-            tuple(round(2 ** (large + 3 * draw.random())) for _ in range(draw.randint(1, 3))) for _ in range(2)
-        )
-        kernels = tuple(WorkloadKernel(duration_s=kernel_s * (1 + draw.random())) for _ in range(draw.randint(1, 3)))
-        workload, card = Workload(None, inputs, outputs, kernels), CARDS[number // 3 % len(CARDS)]
-        took.append((seconds(lambda: best(workload, card), 1), number))  # noqa: B023
-    print(f"worst {max(took)[0]:.2f} s (workload {max(took)[1]}), median {median(s for s, _ in took):.2f} s")
-
-
-def best_layers() -> None:
-    """``best --layers`` on random models of 8 to 80 layers: how far above the bound, and how long."""
-    rows = []
-    for number in range(30):
-        draw = random.Random(number)
-        device: Device = load_device(draw.choice(("h200", "a100")))
-        count, ratio = draw.choice((8, 16, 24, 32, 48, 80)), draw.uniform(0.5, 2.0)
-        sizes = [int(20_000_000 * 10 ** draw.random()) for _ in range(count)]
-        times = [ratio * n / device.h2d.bandwidth_bytes_per_s * draw.uniform(0.5, 1.5) for n in sizes]
-        some = [Layer(n, (WorkloadKernel(duration_s=t),)) for n, t in zip(sizes, times, strict=True)]
-        layers = Layers(tuple(some), draw.randint(1, 4))
-        limit = max(int(layers.weight_bytes * draw.uniform(0.2, 0.9)), max(sizes))
-        begin = time.process_time()
-        rows.append((best_offload(layers, device, limit).nearness, time.process_time() - begin))
-    for what, column, unit in zip(("above the bound", "seconds"), zip(*rows, strict=True), ("%", "f"), strict=True):
-        print(f"{what}: median {median(column):.2{unit}}, worst {max(column):.2{unit}}")
-
-
-TABLES = {"model": model, "compiled": compiled_model, "sweep": sweep, "best": best_grid, "layers": best_layers}
+TABLES = {"model": model, "compiled": compiled_model, "sweep": sweep}
 
 
 if __name__ == "__main__":

@@ -4,35 +4,21 @@ from typing import Any
 
 import numpy as np
 
+from streamsim import recorded
 from streamsim.program import Copy, HostWork, Kernel, RecordEvent, Synchronize, WaitEvent, WaitThread
-from streamsim.recorded import (
-    NONE,
-    Annotations,
-    CallKind,
-    CardWork,
-    CopyDirection,
-    CopyMemory,
-    HostCalls,
-    RecordedCard,
-    RecordedStream,
-    RecordedStreamKind,
-    RecordedThread,
-    Recording,
-    WorkKind,
-)
 from streamsim.timeline import Timeline
 
 NAMES = ("cudaMemcpyAsync", "cudaMemcpy", "cudaLaunchKernel", "cudaEventRecord", "cudaStreamWaitEvent", "synchronise")
 KINDS = {
-    "cudaMemcpyAsync": CallKind.COPY_ASYNC,
-    "cudaMemcpy": CallKind.COPY,
-    "cudaLaunchKernel": CallKind.LAUNCH,
-    "cudaEventRecord": CallKind.RECORD,
-    "cudaStreamWaitEvent": CallKind.WAIT,
+    "cudaMemcpyAsync": recorded.CallKind.COPY_ASYNC,
+    "cudaMemcpy": recorded.CallKind.COPY,
+    "cudaLaunchKernel": recorded.CallKind.LAUNCH,
+    "cudaEventRecord": recorded.CallKind.RECORD,
+    "cudaStreamWaitEvent": recorded.CallKind.WAIT,
 }
 
 
-def recorded(timeline: Timeline) -> Recording:
+def profiled(timeline: Timeline) -> recorded.Recording:
     """``timeline``, of one card, as a recording; a tick is a nanosecond."""
     ops, pageable = timeline.schedule.ops, timeline.schedule.pageable_names
     called = [i for i, op in enumerate(ops) if not isinstance(op, HostWork | WaitThread)]
@@ -40,50 +26,54 @@ def recorded(timeline: Timeline) -> Recording:
     row_of = {i: row for row, i in enumerate(called)}
     kernels = sorted({op.name for op in ops if isinstance(op, Kernel)})
     names = (*NAMES, *kernels)
-    calls: dict[str, list[Any]] = {name: [] for name in HostCalls.__struct_fields__}
+    calls: dict[str, list[Any]] = {name: [] for name in recorded.HostCalls.__struct_fields__}
     latest: dict[int, int] = {}  # by event the row of its last record, in the order of issue
     records = {}
     for i, op in enumerate(ops):
         if isinstance(op, WaitEvent | Synchronize) and op.event is not None:
-            records[i] = latest.get(op.event, NONE)
+            records[i] = latest.get(op.event, recorded.NONE)
         if isinstance(op, RecordEvent):
             latest[op.event] = row_of[i]
     for i in called:
         op = ops[i]
         name = _call_name(op)
-        of = CallKind.SYNCHRONIZE_DEVICE
+        of = recorded.CallKind.SYNCHRONIZE_DEVICE
         if isinstance(op, Synchronize) and op.stream is not None:
-            of = CallKind.SYNCHRONIZE_STREAM
+            of = recorded.CallKind.SYNCHRONIZE_STREAM
         elif isinstance(op, Synchronize) and op.event is not None:
-            of = CallKind.SYNCHRONIZE_EVENT
+            of = recorded.CallKind.SYNCHRONIZE_EVENT
         row = {"kind": KINDS.get(name, of), "name": names.index(name), "thread": op.thread}
         row |= {"start_ns": timeline.issued[i], "end_ns": timeline.returned[i], "correlation": i}
-        row |= {"stream": NONE if op.stream is None else op.stream, "event": NONE, "record": records.get(i, NONE)}
+        row |= {
+            "stream": recorded.NONE if op.stream is None else op.stream,
+            "event": recorded.NONE,
+            "record": records.get(i, recorded.NONE),
+        }
         for column, value in row.items():
             calls[column].append(int(value))
-    work: dict[str, Any] = {name: [] for name in CardWork.__struct_fields__}
+    work: dict[str, Any] = {name: [] for name in recorded.CardWork.__struct_fields__}
     for i in sorted((i for i, engine in enumerate(timeline.engine) if engine >= 0), key=lambda i: timeline.start[i]):
         for column, value in _work(ops[i], pageable, names).items():
             work[column].append(value)
         work["call"].append(row_of[i])
         work["start_ns"].append(timeline.start[i])
         work["end_ns"].append(timeline.end[i])
-    kinds: tuple[RecordedStreamKind, ...] = ("legacy", *timeline.schedule.streams)
-    return Recording(
+    kinds: tuple[recorded.RecordedStreamKind, ...] = ("legacy", *timeline.schedule.streams)
+    return recorded.Recording(
         "Kineto",
         "a profiler that costs nothing",
         names,
-        tuple(RecordedThread(1, number) for number in range(1 + max(op.thread for op in ops))),
-        tuple(RecordedStream(1, 0, 1, number, kind) for number, kind in enumerate(kinds)),
-        (RecordedCard(0),),
-        HostCalls.of(calls),
-        CardWork.of(
+        tuple(recorded.RecordedThread(1, number) for number in range(1 + max(op.thread for op in ops))),
+        tuple(recorded.RecordedStream(1, 0, 1, number, kind) for number, kind in enumerate(kinds)),
+        (recorded.RecordedCard(0),),
+        recorded.HostCalls.of(calls),
+        recorded.CardWork.of(
             {
                 name: np.reshape(column, (-1, 3)) if name in ("grid", "block") else column
                 for name, column in work.items()
             }
         ),
-        Annotations.of({name: [] for name in Annotations.__struct_fields__}),
+        recorded.Annotations.of({name: [] for name in recorded.Annotations.__struct_fields__}),
     )
 
 
@@ -96,14 +86,20 @@ def _call_name(op: Any) -> str:
 
 def _work(op: Any, pageable: frozenset[str], names: tuple[str, ...]) -> dict[str, Any]:
     is_copy = isinstance(op, Copy)
-    of_copy = (CopyMemory.PAGEABLE if op.host and op.host.buffer in pageable else CopyMemory.PINNED) if is_copy else 0
+    of_copy = (
+        (recorded.CopyMemory.PAGEABLE if op.host and op.host.buffer in pageable else recorded.CopyMemory.PINNED)
+        if is_copy
+        else 0
+    )
     return {
-        "kind": int(WorkKind.COPY if is_copy else WorkKind.KERNEL),
+        "kind": int(recorded.WorkKind.COPY if is_copy else recorded.WorkKind.KERNEL),
         "name": 0 if is_copy else names.index(op.name),
         "card": 0,
         "stream": op.stream,
         "bytes": op.bytes if is_copy else 0,
-        "direction": int(CopyDirection.H2D if op.direction == "h2d" else CopyDirection.D2H) if is_copy else 0,
+        "direction": int(recorded.CopyDirection.H2D if op.direction == "h2d" else recorded.CopyDirection.D2H)
+        if is_copy
+        else 0,
         "memory": int(of_copy),
         "grid": (1, 1, 1),
         "block": (0 if is_copy else 256, 1, 1),

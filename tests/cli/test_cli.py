@@ -16,7 +16,7 @@ import streamsim
 from streamsim import program
 from streamsim.analysis import predict, work_bound
 from streamsim.cli import app
-from streamsim.device import KINDS, device_names, dump_device, load_device, write_device
+from streamsim.device import device_names, dump_device, load_device, write_device
 from streamsim.files import write_toml
 from streamsim.model import simulate
 from streamsim.search import Grid
@@ -135,12 +135,6 @@ def test_devices(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch
     assert printed(capsys, "devices", "check", str(tmp_path / "x.toml")).startswith(f"{tmp_path}/x.toml: ok: h200, ")
 
 
-@pytest.mark.parametrize("kind", sorted(KINDS))
-def test_schema(capsys: pytest.CaptureFixture[str], kind: str) -> None:
-    value = json.loads(printed(capsys, "init", "--schema", kind))
-    assert value["$ref"].rpartition("/")[2] == KINDS[kind].__name__
-
-
 def commands(group: click.Command | None = app, prefix: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
     found = [prefix]
     if isinstance(group, click.Group):
@@ -193,20 +187,3 @@ def test_what_stands_twice_is_an_option_and_no_word(
     (tmp_path / "program.py").write_text("print()")
     assert validate(["capture", "-o", "a.json", "python", "program.py", "-o", "x", "-o", "y"]) != 0
     assert "given twice" not in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("words", "found"),
-    [("predict --device folder/", "plain,folder/other.toml"), ("sweep --device h200,my", "plain,h200,my-card.toml")],
-)
-def test_device_files_are_completed(
-    words: str, found: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("folder").mkdir()
-    for file in ("my-card.toml", "folder/other.toml", "my\x1b[2J.toml"):
-        write_device(load_device("ideal"), file)
-    monkeypatch.setenv("_STREAMSIM_COMPLETE", "bash_complete")
-    monkeypatch.setenv("COMP_WORDS", f"streamsim {words}")
-    monkeypatch.setenv("COMP_CWORD", str(len(words.split(" "))))
-    assert printed(capsys) == f"{found}\n"

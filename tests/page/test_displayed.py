@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pages import CUT, PIPELINE, WORKLOAD, data_of
-from perfect_profiler import recorded
+from pages import PIPELINE, WORKLOAD, data_of
+from perfect_profiler import profiled
 
 import streamsim
-from streamsim.cli import main
 from streamsim.recorded import replay, summarise
 from streamsim.text import format_seconds
 from streamsim.transform import changes as make
@@ -25,7 +24,7 @@ def values() -> dict[str, Any]:
     device = streamsim.load_device("h200")
     prediction = streamsim.predict(PIPELINE, device)
     loop = streamsim.Loop(batch=256, batch_bytes=1 << 27, step_s=45e-3, load_s=240e-3, workers=8)
-    recording = recorded(prediction.timeline)
+    recording = profiled(prediction.timeline)
     found = (
         prediction,
         streamsim.explain(PIPELINE, device),
@@ -58,16 +57,6 @@ def test_a_value_prints_as_a_table_and_shows_itself_in_a_notebook_and_on_a_page(
         frame = notebook.partition('sandbox="allow-scripts"')[2].partition('srcdoc="')[2]
         assert page["lines"] or page["map"]
         assert data_of(unescape(frame.partition('"></')[0])) == page
-
-
-def test_the_table_is_the_command_lines(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "120")
-    assert main(["predict", *CUT]) == 0
-    printed = capsys.readouterr().out
-    prediction = streamsim.predict(streamsim.depth_first(WORKLOAD, 4, 2), "h200")
-    lines = [" ".join(line.split()) for line in printed.splitlines()]
-    for line in prediction.table().splitlines():
-        assert " ".join(line.split()) in lines
 
 
 @pytest.mark.ci

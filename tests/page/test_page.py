@@ -15,8 +15,8 @@ from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from pages import CONFIGS, HOSTILE, PIPELINE, irregular, saved
-from perfect_profiler import recorded
+from pages import HOSTILE, PIPELINE, irregular, saved
+from perfect_profiler import profiled
 from strategies import h2d, kernel, make_device, plan, runs
 
 from streamsim.analysis import predict
@@ -24,7 +24,6 @@ from streamsim.answer import (
     Answer,
     Pictures,
     answer_of,
-    document,
     page_of,
     prediction_answer,
     write_page,
@@ -139,18 +138,6 @@ def test_thirty_thousand_spans_of_as_many_lengths_take_less_than_300_kb(tmp_path
 # The commands
 
 
-def test_what_is_too_much_for_a_page_is_said_before_it_is_computed(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    output = ["-o", str(tmp_path / "rows.csv"), "--page", str(tmp_path / "p.html")]
-    assert main(["sweep", "--h2d", "1MiB", "--chunks", "1..1000", "--streams", "1..1000", *output]) == 2
-    assert "1,000,000 rows are more than the 100,000" in capsys.readouterr().err
-    assert not (tmp_path / "rows.csv").exists()
-    monkeypatch.setattr(document, "MOST_OPS", 5)
-    assert main(["predict", *CONFIGS[0][1:], *output[2:]]) == 2
-    assert "use fewer chunks" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("name", ["best", "sweep", "arrays"])
 def test_the_command_and_the_time_line_of_a_cell_take_its_time(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -170,7 +157,7 @@ def test_the_command_and_the_time_line_of_a_cell_take_its_time(
 
 
 def test_a_recorded_line_has_the_steps_and_ranges_of_each_thread_by_depth() -> None:
-    recording = recorded(predict(PIPELINE, "h200").timeline)
+    recording = profiled(predict(PIPELINE, "h200").timeline)
     found = replay(recording, "h200")
     at = found.program.first_ns
     rows = {"step": (AnnotationKind.STEP, 0, 0, 10**12), "forward": (AnnotationKind.RANGE, 0, 10, 40)}

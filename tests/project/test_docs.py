@@ -1,7 +1,6 @@
 """The guides do what they say: every block of them runs, their links lead somewhere, the reference has every name."""
 
 import re
-import runpy
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -16,7 +15,7 @@ from streamsim.analysis import CAUSES
 from streamsim.cli import COMMANDS
 
 PUBLIC = [name for name in streamsim.__all__ if name != "__version__"]
-DOCS, FIGURES = ROOT / "docs", ROOT / "figures"
+DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.glob("*.md"))
 INDEX = "README.md"
 ENTRIES = [ROOT / "README.md", ROOT / ".github" / "CONTRIBUTING.md"]  # where people come in
@@ -61,16 +60,6 @@ def anchors(page: Path) -> set[str]:
 def test_the_index_names_every_page() -> None:
     targets = {target for _, target in LINK.findall(text_of(DOCS / INDEX))}
     assert {page.name for page in PAGES} - {INDEX} <= targets
-
-
-def test_every_picture_is_on_a_page() -> None:
-    shown = {
-        (page.parent / target).resolve()
-        for page in PAGES + ENTRIES
-        for bang, target in LINK.findall(text_of(page))
-        if bang
-    }
-    assert set((ROOT / "figures").glob("*.png")) <= shown
 
 
 def test_every_cause_is_in_its_guide() -> None:
@@ -131,15 +120,3 @@ def assert_links_lead_somewhere(site: Path) -> None:
 
 
 # The pictures
-
-
-def command_of(name: str) -> str:
-    """The command that makes a picture, as its script runs it."""
-    command: str = runpy.run_path(str(FIGURES / f"{name}.py"))["COMMAND"]
-    return command
-
-
-@pytest.mark.parametrize(("name", "page"), [("gantt", "predict"), ("explain", "explain")])
-def test_the_command_beside_a_picture_makes_it(name: str, page: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(FIGURES)
-    assert f"$ streamsim {command_of(name)}\n" in text_of(DOCS / f"{page}.md")

@@ -14,7 +14,7 @@ from typing import Any, TypeVar, get_args, get_origin
 
 import pytest
 from matplotlib.axes import Axes
-from perfect_profiler import recorded
+from perfect_profiler import profiled
 
 import streamsim
 from streamsim import (
@@ -133,10 +133,10 @@ DOORS: dict[str, Callable[[Any], object]] = {
     "diagnose": lambda device: diagnose(WORKLOAD, device, 1e-3).to_json(),
     "loop_advice": lambda device: loop_advice(Loop(batch=2, batch_bytes=1 << 20, step_s=1e-3), device).to_json(),
     "best_program": lambda device: best_program(depth_first(WORKLOAD, 3, 1), device).to_json(),
-    "replay": lambda device: replay(recorded(simulate(SCHEDULE, "ideal")), device).predicted_s,
-    "program_of": lambda device: program_of(recorded(simulate(SCHEDULE, "ideal")), device=device).schedule,
-    "without_recording": lambda device: without_recording(recorded(simulate(SCHEDULE, "ideal")), device).predicted_s,
-    "profile_of": lambda device: profile_of(recorded(simulate(SCHEDULE, "ideal")), device),
+    "replay": lambda device: replay(profiled(simulate(SCHEDULE, "ideal")), device).predicted_s,
+    "program_of": lambda device: program_of(profiled(simulate(SCHEDULE, "ideal")), device=device).schedule,
+    "without_recording": lambda device: without_recording(profiled(simulate(SCHEDULE, "ideal")), device).predicted_s,
+    "profile_of": lambda device: profile_of(profiled(simulate(SCHEDULE, "ideal")), device),
 }
 
 

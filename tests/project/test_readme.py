@@ -2,7 +2,6 @@
 
 import re
 import shlex
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -48,14 +47,6 @@ def test_every_command_of_what_you_have_runs(line: str) -> None:
         program, *words = shlex.split(command)
         code, expected = (main(words), 0) if program == "streamsim" else (validate(words), NO_GPU)
         assert code == expected, command
-
-
-@pytest.mark.parametrize(("guide", "line"), re.findall(r"\]\((docs/.*?)\)[^`]*\n  `(streamsim[^`]*)`$", README, re.M))
-def test_each_guide_makes_the_files_of_its_commands(guide: str, line: str) -> None:
-    """A block of the guide names each file that is read, which is one that no -o stands before."""
-    read = [name for before, name in pairwise(line.split()) if before != "-o" and re.search(r"\.(json|toml)", name)]
-    made = " ".join(block.text + " ".join(block.words) for block in blocks((ROOT / guide).read_text(encoding="utf-8")))
-    assert all(name in made for name in read), read
 
 
 def test_the_main_job_predicts_what_readme_shows(

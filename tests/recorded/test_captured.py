@@ -11,29 +11,20 @@ from fake_gpu import cupti
 from fake_gpu.cupti import ActivityKind, record
 from hypothesis import assume, given
 from made_captures import captured, records_of
-from perfect_profiler import recorded
+from perfect_profiler import profiled
 from strategies import NS, d2h, h2d, kernel, make_device, plan
 
+from streamsim import recorded
 from streamsim.device import Device, with_values
 from streamsim.model import simulate
 from streamsim.program import HostWork, Schedule, Synchronize, WaitThread
-from streamsim.recorded import (
-    AnnotationKind,
-    CopyDirection,
-    CopyMemory,
-    Recording,
-    WorkKind,
-    program_of,
-    read_captured,
-    untraced_time_s,
-)
 
 CALLS = ("copy", "kernel", "record", "wait", "synchronize")
 PLACED = {"context_id": 1, "stream_id": 7}
 
 
-def read(*records: Any, **more: Any) -> Recording:
-    return read_captured("capture.json", iter([captured(records, **more)]))
+def read(*records: Any, **more: Any) -> recorded.Recording:
+    return recorded.read_captured("capture.json", iter([captured(records, **more)]))
 
 
 def call(name: str, start: int, end: int, correlation: int, kind: ActivityKind = ActivityKind.RUNTIME) -> Any:
@@ -70,7 +61,7 @@ def test_a_program_that_was_captured_is_that_program(schedule: Schedule, device:
     calls = [i for i, op in enumerate(schedule.ops) if not isinstance(op, HostWork | WaitThread)]
     starts = [was.issued[i] for i in calls]
     assume(works and starts == sorted(set(starts)))
-    found = program_of(read(*records_of(recorded(was))), device=device)
+    found = recorded.program_of(read(*records_of(profiled(was))), device=device)
     assume(len(found.schedule.used_streams) == len(schedule.used_streams))
     now = simulate(found.schedule, device)
     again = [i for i, engine in enumerate(now.engine) if engine >= 0]
@@ -82,16 +73,16 @@ def test_a_program_that_was_captured_is_that_program(schedule: Schedule, device:
 @pytest.mark.parametrize(
     ("kind", "source", "target", "direction", "memory"),
     [
-        (1, 1, 3, CopyDirection.H2D, CopyMemory.PAGEABLE),
-        (2, 3, 1, CopyDirection.D2H, CopyMemory.PAGEABLE),
-        (2, 3, 0, CopyDirection.D2H, CopyMemory.UNKNOWN),
-        (8, 3, 3, CopyDirection.D2D, CopyMemory.NONE),
-        (1, 5, 3, CopyDirection.UNIFIED, CopyMemory.NONE),
-        (77, 1, 3, CopyDirection.OTHER, CopyMemory.NONE),
+        (1, 1, 3, recorded.CopyDirection.H2D, recorded.CopyMemory.PAGEABLE),
+        (2, 3, 1, recorded.CopyDirection.D2H, recorded.CopyMemory.PAGEABLE),
+        (2, 3, 0, recorded.CopyDirection.D2H, recorded.CopyMemory.UNKNOWN),
+        (8, 3, 3, recorded.CopyDirection.D2D, recorded.CopyMemory.NONE),
+        (1, 5, 3, recorded.CopyDirection.UNIFIED, recorded.CopyMemory.NONE),
+        (77, 1, 3, recorded.CopyDirection.OTHER, recorded.CopyMemory.NONE),
     ],
 )
 def test_what_a_copy_is_cuptis_numbers_say(
-    kind: int, source: int, target: int, direction: CopyDirection, memory: CopyMemory
+    kind: int, source: int, target: int, direction: recorded.CopyDirection, memory: recorded.CopyMemory
 ) -> None:
     work = read(copy(10, 20, 1, kind, source, target)).work
     assert (work.direction[0], work.memory[0]) == (direction, memory)
@@ -107,10 +98,10 @@ def test_memsets_graphs_and_ranges_are_read_without_the_profilers_own() -> None:
         record(ActivityKind.OVERHEAD, start=70, end=80, overhead_kind=1 << 16),
         ranges=[("step", 5, 65), ("ProfilerStep#1", 6, 64)],
     )
-    assert found.work.kind.tolist() == [WorkKind.KERNEL, WorkKind.MEMSET]
+    assert found.work.kind.tolist() == [recorded.WorkKind.KERNEL, recorded.WorkKind.MEMSET]
     names = [found.names[name] for name in found.annotations.name]
     assert names == ["step", "ProfilerStep#1"]
-    assert found.annotations.kind.tolist() == [AnnotationKind.RANGE, AnnotationKind.STEP]
+    assert found.annotations.kind.tolist() == [recorded.AnnotationKind.RANGE, recorded.AnnotationKind.STEP]
     assert not found.unread
 
 
@@ -122,7 +113,7 @@ def test_what_refers_to_nothing_and_what_is_of_a_later_version_is_counted() -> N
     later = {"table": "something new", "columns": {"a": [1]}}
     more = [json.dumps({"table": "calls", "columns": columns}).encode(), json.dumps(later).encode()]
     lines = captured(records_of(stepping())).splitlines()[:-1]
-    found = read_captured("t.json", iter([b"\n".join([*lines, *more, b'{"end":true,"dropped":3}'])]))
+    found = recorded.read_captured("t.json", iter([b"\n".join([*lines, *more, b'{"end":true,"dropped":3}'])]))
     assert "a name that is missing" in [found.names[name] for name in found.calls.name]
     counted = {row.what: row.count for row in found.unread}
     assert counted == {"records of table 'something new'": 1, "records that CUPTI lost": 3}
@@ -131,11 +122,11 @@ def test_what_refers_to_nothing_and_what_is_of_a_later_version_is_counted() -> N
 # What a window takes when nothing records it
 
 
-def stepping() -> Recording:
+def stepping() -> recorded.Recording:
     """Two steps of host work 20, a copy in, a kernel, a copy back and a wait; each call costs 5 more than untraced."""
     device = make_device(copy=6, kernel=6, synchronize=6)
     step = (HostWork(20 * NS), h2d(1, 40), kernel(1, 30), d2h(1, 40), Synchronize())
-    return recorded(simulate(plan(*step, *step), device))
+    return profiled(simulate(plan(*step, *step), device))
 
 
 @pytest.mark.parametrize(
@@ -152,5 +143,5 @@ def test_a_window_takes_its_untraced_time_without_what_lies_around_its_program(
     ends = [int(was.calls.end_ns[half - 1]), int(was.calls.end_ns[-1])]
     ranges = [("step", start - 20, end + 5) for start, end in zip(starts, ends, strict=True)]
     untraced = [(run, "step", k * 1000, k * 1000 + ns) for run, ns in enumerate(untraced_ns) for k in range(2)]
-    found = untraced_time_s(read(*records_of(was), ranges=ranges, untraced=untraced), window)
+    found = recorded.untraced_time_s(read(*records_of(was), ranges=ranges, untraced=untraced), window)
     assert found == (None if expected_ns is None else pytest.approx(expected_ns * 1e-9))

@@ -8,7 +8,7 @@ from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from made_recordings import PINNED_IN, PINNED_OUT, call, copy, kernel, recording_of
-from perfect_profiler import recorded
+from perfect_profiler import profiled
 from strategies import d2h, h2d, link, make_device, plan
 
 from streamsim.device import load_device
@@ -26,7 +26,7 @@ def test_pinned_copies_alone_tell_the_rate_from_one_on(copies: list[int], rate: 
     """Bytes a nanosecond, whatever their sizes; small ones between them say nothing."""
     device = make_device(h2d=link(rate=rate))
     ops = [op for size in copies for op in (h2d(1, size), h2d(1, 8))]
-    found = costs.copy_rates(recorded(simulate(plan(*ops), device)), make_device())
+    found = costs.copy_rates(profiled(simulate(plan(*ops), device)), make_device())
     assert found["h2d.bandwidth_bytes_per_s"] == pytest.approx(rate * 1e9, rel=1e-4)
     assert not any(name.startswith("d2h") for name in found)
 
@@ -37,7 +37,7 @@ def test_copies_partly_beside_the_other_direction_tell_both_rates(chunks: int, r
     """Copies in of 32 pieces, and fewer bytes back beside some of them: alone at one rate, beside at the other."""
     device = make_device(h2d=link(rate=rate, shared=rate * share), d2h=link(rate=rate, shared=rate * share))
     ops = [op for k in range(chunks) for op in (h2d(1, 32 * costs.LEAST_BYTES), *[d2h(2, (4 + k) * costs.LEAST_BYTES)])]
-    found = costs.copy_rates(recorded(simulate(plan(*ops, h2d(1, 32 * costs.LEAST_BYTES)), device)), make_device())
+    found = costs.copy_rates(profiled(simulate(plan(*ops, h2d(1, 32 * costs.LEAST_BYTES)), device)), make_device())
     assert found["h2d.bandwidth_bytes_per_s"] == pytest.approx(rate * 1e9, rel=0.02)
     assert found["h2d.duplex_bandwidth_bytes_per_s"] == pytest.approx(rate * share * 1e9, rel=0.02)
 
@@ -45,9 +45,9 @@ def test_copies_partly_beside_the_other_direction_tell_both_rates(chunks: int, r
 def test_no_rate_comes_from_small_copies_or_passes_the_cards_link() -> None:
     """Of copies of 4 KiB the latency is told at most; 60 bytes a nanosecond are more than PCIe gen 3 carries."""
     t4, device = load_device("t4"), make_device(h2d=link(rate=60), d2h=link(rate=60))
-    small = costs.copy_rates(recorded(simulate(plan(*[h2d(1, 4096)] * 9), device)), t4)
+    small = costs.copy_rates(profiled(simulate(plan(*[h2d(1, 4096)] * 9), device)), t4)
     assert set(small) == {"h2d.latency_s"}
-    large = costs.copy_rates(recorded(simulate(plan(h2d(1, 1 << 24)), device)), t4)
+    large = costs.copy_rates(profiled(simulate(plan(h2d(1, 1 << 24)), device)), t4)
     assert large["h2d.bandwidth_bytes_per_s"] == pytest.approx(16 * 0.985e9)
 
 
@@ -133,4 +133,4 @@ def test_copies_at_their_rate_hold_nobody_longer(copies: list[int]) -> None:
     device, n_bytes = make_device(copy=2000), max(copies)
     ops = [make(1, size, host=Region("pageable", 0, size)) for size in copies for make in (h2d, d2h)]
     schedule = plan(*ops, buffers=(Buffer("pageable", n_bytes, "pageable"),))
-    assert costs.held_ns(recorded(simulate(schedule, device)), device) == {}
+    assert costs.held_ns(profiled(simulate(schedule, device)), device) == {}

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import strategies as card
 from hypothesis import assume, given
-from perfect_profiler import recorded
+from perfect_profiler import profiled
 from strategies import NS, d2h, h2d, kernel, make_device, plan
 
 from streamsim.compiled import simulate_one_of_many
@@ -60,7 +60,7 @@ def test_what_was_recorded_of_a_program_is_that_program(schedule: Schedule, devi
     calls = [i for i, op in enumerate(schedule.ops) if not isinstance(op, HostWork | WaitThread)]
     starts = [was.issued[i] for i in calls]
     assume(starts == sorted(set(starts)))
-    found = program_of(recorded(was), device=device)
+    found = program_of(profiled(was), device=device)
     assume(len(found.schedule.used_streams) == len(schedule.used_streams))
     now = simulate(found.schedule, device)
     again = [i for i, engine in enumerate(now.engine) if engine >= 0]
@@ -82,7 +82,7 @@ def test_a_program_by_hand() -> None:
         Synchronize(stream=2),
         d2h(2, 10, blocking=True),
     )
-    found = program_of(recorded(simulate(plan(*ops), device)))
+    found = program_of(profiled(simulate(plan(*ops), device)))
     assert found.schedule.ops == (
         Copy("h2d", 10, 1, call_s=2 * NS),
         RecordEvent(0, 1, call_s=0.0),
@@ -104,7 +104,7 @@ def test_a_kernel_keeps_as_much_of_its_card_busy_as_its_threads_issue_for(
     blocks: int, threads: int, multiprocessors: int, fill: float | None
 ) -> None:
     """A multiprocessor issues for no more than five warps; a grid of fewer blocks leaves multiprocessors idle."""
-    recording = recorded(simulate(plan(kernel(1, 5)), make_device()))
+    recording = profiled(simulate(plan(kernel(1, 5)), make_device()))
     grid, block = (np.array([[size, 1, 1]], np.int32) for size in (blocks, threads))
     work = msgspec.structs.replace(recording.work, grid=grid, block=block)
     card = RecordedCard(0, multiprocessors=multiprocessors)
@@ -114,7 +114,7 @@ def test_a_kernel_keeps_as_much_of_its_card_busy_as_its_threads_issue_for(
 
 def test_of_work_that_was_called_before_only_the_rest_is_replayed() -> None:
     """Two kernels of 40 have no call: one ended before the first call, the other had 15 to go."""
-    was = recorded(simulate(plan(kernel(1, 40), kernel(1, 40), kernel(1, 5)), make_device(kernel=1)))
+    was = profiled(simulate(plan(kernel(1, 40), kernel(1, 40), kernel(1, 5)), make_device(kernel=1)))
     started, work = int(was.work.start_ns[1]) + 25, was.work
     times = {"start_ns": np.array([started]), "end_ns": np.array([started + 1])}
     calls = msgspec.structs.replace(was.calls.rows(np.array([2])), **times)
@@ -135,7 +135,7 @@ def test_a_kernel_takes_what_it_took_or_what_its_like_take_alone() -> None:
     """
     device = make_device(concurrent_kernels=4, kernel=1)
     ops = kernel(1, 8, name="a"), Synchronize(), kernel(1, 40, name="b", fill=0.75), kernel(2, 8, name="a")
-    was = recorded(simulate(plan(*ops), device))
+    was = profiled(simulate(plan(*ops), device))
     took = was.work.end_ns - was.work.start_ns
     assert took[2] > 8
     assert times.uncontended_ns(was.work).tolist() == [8, 40, 8]
@@ -144,7 +144,7 @@ def test_a_kernel_takes_what_it_took_or_what_its_like_take_alone() -> None:
 @pytest.mark.parametrize(("gap", "own"), [(0, 5), (300, 305), (999, 1004), (1000, 5)])
 def test_a_kernel_of_a_graph_has_the_card_until_the_next_one_begins(gap: int, own: int) -> None:
     """Up to a microsecond; what is longer it waits for something else. Launched one by one that is the launch's."""
-    was = recorded(simulate(plan(*(kernel(1, 5) for _ in range(3))), make_device(kernel=1)))
+    was = profiled(simulate(plan(*(kernel(1, 5) for _ in range(3))), make_device(kernel=1)))
     starts = np.arange(3) * (5 + gap)
     graph, one_by_one = (
         msgspec.structs.replace(was.work, start_ns=starts, end_ns=starts + 5, call=np.array(calls))
@@ -162,7 +162,7 @@ def test_of_a_first_call_only_what_pytorchs_profiler_takes_is_not_the_programs(e
     """It takes 0.25 to 0.6 ms when a recording begins; what takes other times, as a module, is the program's."""
     first_s = (excess_us + 5) * 1e-6
     ops = kernel(1, 5, call_s=first_s), kernel(1, 5, call_s=5e-6), kernel(1, 5, call_s=5e-6)
-    found = program_of(recorded(simulate(plan(*ops), make_device())), costs=HostCosts(first=True))
+    found = program_of(profiled(simulate(plan(*ops), make_device())), costs=HostCosts(first=True))
     assert found.schedule.ops[0].call_s == pytest.approx(left_us * 1e-6)
 
 
@@ -175,7 +175,7 @@ def test_a_share_of_the_hosts_time_is_no_more_than_its_records_can_have_cost() -
         HostWork(20e-3),
         kernel(1, 5, call_s=8e-6),
     )
-    found = program_of(recorded(simulate(plan(*ops), make_device())), costs=HostCosts(share=0.25, most_s=10e-6))
+    found = program_of(profiled(simulate(plan(*ops), make_device())), costs=HostCosts(share=0.25, most_s=10e-6))
     took = [op.duration_s if isinstance(op, HostWork) else op.call_s for op in found.schedule.ops]
     assert took == pytest.approx([6e-6, 6e-6, 19.99e-3, 19.99e-3, 6e-6])
 
@@ -183,7 +183,7 @@ def test_a_share_of_the_hosts_time_is_no_more_than_its_records_can_have_cost() -
 def test_what_tears_a_program_down_is_no_part_of_it() -> None:
     """Behind the last wait for its last work comes nothing; without a wait nothing behind that work."""
     ops = h2d(1, 5), kernel(1, 5), Synchronize(), HostWork(50 * NS), Synchronize(), HostWork(9 * NS), RecordEvent(0, 1)
-    waits, alone = (program_of(recorded(simulate(plan(*some), make_device()))) for some in (ops, ops[:2]))
+    waits, alone = (program_of(profiled(simulate(plan(*some), make_device()))) for some in (ops, ops[:2]))
     assert waits.schedule.ops[-1] == Synchronize()
     assert len(waits.schedule.ops) == 5
     assert isinstance(alone.schedule.ops[-1], Kernel)
@@ -195,7 +195,7 @@ def test_a_graph_runs_while_the_call_that_launches_it_does(begins: int, parts: t
 
     One that began by 10 was handed over at once, and one behind the call when it returned.
     """
-    was = recorded(simulate(plan(kernel(1, 5), kernel(1, 5)), make_device(kernel=90)))
+    was = profiled(simulate(plan(kernel(1, 5), kernel(1, 5)), make_device(kernel=90)))
     kinds, starts = np.array([CallKind.GRAPH_LAUNCH], np.int8), np.array([begins, begins + 5])
     calls = msgspec.structs.replace(was.calls.rows(np.array([0])), kind=kinds)
     work = msgspec.structs.replace(was.work, call=np.zeros(2, np.int64), start_ns=starts, end_ns=starts + 5)
@@ -211,7 +211,7 @@ def test_a_graph_runs_while_the_call_that_launches_it_does(begins: int, parts: t
 def test_the_untraced_time_is_what_the_schedule_then_takes(share: float) -> None:
     """Twenty calls of 5,000 ticks, and a kernel of 5 behind the last: as fast as it is told."""
     device = make_device(kernel=5000)
-    was = recorded(simulate(plan(*[kernel(1, 5) for _ in range(20)]), device))
+    was = profiled(simulate(plan(*[kernel(1, 5) for _ in range(20)]), device))
     whole_s = (20 * 5000 + 5) * NS
     found = without_recording(was, device, share * whole_s).program
     assert simulate_one_of_many(found.schedule, device).makespan_s == pytest.approx(share * whole_s, rel=0.001)
@@ -220,7 +220,7 @@ def test_the_untraced_time_is_what_the_schedule_then_takes(share: float) -> None
 def test_an_untraced_time_that_no_cost_of_recording_explains_is_named() -> None:
     """A kernel of 10,000 ticks cannot take 5,000, whatever its call cost; nor does recording make a program faster."""
     device = make_device(kernel=50)
-    was = recorded(simulate(plan(kernel(1, 10_000), HostWork(90 * NS), Synchronize()), device))
+    was = profiled(simulate(plan(kernel(1, 10_000), HostWork(90 * NS), Synchronize()), device))
     for said_s, why in (
         (5_000 * NS, "the most that recording can have cost"),
         (20_000 * NS, "with all that recording cost"),

@@ -14,17 +14,8 @@ from typing import Any
 import pytest
 from made_recordings import SHARED
 
+from streamsim import recorded
 from streamsim.model import simulate
-from streamsim.recorded import (
-    Recording,
-    Replay,
-    WorkKind,
-    part_of,
-    profile_of,
-    read_recording,
-    replay,
-    without_recording,
-)
 
 pytestmark = [
     pytest.mark.ci,
@@ -39,8 +30,8 @@ NSYS = [T4_PINNED, T4_PAGEABLE, CLOVERLEAF, TWO_H100]
 
 
 @cache
-def read(name: str) -> Recording:
-    return read_recording(SHARED / name)
+def read(name: str) -> recorded.Recording:
+    return recorded.read_recording(SHARED / name)
 
 
 def sql(name: str, query: str) -> list[tuple[Any, ...]]:
@@ -75,7 +66,11 @@ def test_all_that_an_export_has_is_read(name: str) -> None:
     tables = {row[0] for row in sql(name, "SELECT name FROM sqlite_master")}
     found = read(name)
     assert len(found.calls) == sql(name, "SELECT count(*) FROM CUPTI_ACTIVITY_KIND_RUNTIME")[0][0]
-    for kind, table in ((WorkKind.COPY, "MEMCPY"), (WorkKind.KERNEL, "KERNEL"), (WorkKind.MEMSET, "MEMSET")):
+    for kind, table in (
+        (recorded.WorkKind.COPY, "MEMCPY"),
+        (recorded.WorkKind.KERNEL, "KERNEL"),
+        (recorded.WorkKind.MEMSET, "MEMSET"),
+    ):
         table = f"CUPTI_ACTIVITY_KIND_{table}"
         expected = sql(name, f"SELECT count(*), sum(end - start) FROM {table}")[0] if table in tables else (0, None)
         rows = found.work.rows(found.work.kind == kind)
@@ -86,10 +81,13 @@ def test_all_that_an_export_has_is_read(name: str) -> None:
             assert (rows.call < 0).sum() == sum(key not in calls for key in asked)
 
 
-def replays() -> dict[tuple[str, int | None], Replay]:
+def replays() -> dict[tuple[str, int | None], recorded.Replay]:
     """Every recording of the folder on its card's profile, of two cards each taken alone."""
     parts: list[tuple[str, int | None]] = [(name, None) for name in (*KINETO, *NSYS) if name != TWO_H100]
-    return {part: replay(part_of(read(part[0]), part[1])) for part in [*parts, (TWO_H100, 0), (TWO_H100, 1)]}
+    return {
+        part: recorded.replay(recorded.part_of(read(part[0]), part[1]))
+        for part in [*parts, (TWO_H100, 0), (TWO_H100, 1)]
+    }
 
 
 def test_recordings_are_replayed_to_three_per_cent() -> None:
@@ -110,8 +108,8 @@ def test_without_what_recording_cost_a_program_takes_its_untraced_time() -> None
     errors = []
     for name, untraced_times in times.items():
         recording = read(f"h200/{name}.json.gz")
-        device = profile_of(recording)
-        timeline = simulate(without_recording(recording, device).program.schedule, device)
+        device = recorded.profile_of(recording)
+        timeline = simulate(recorded.without_recording(recording, device).program.schedule, device)
         errors.append(abs(max(timeline.makespan_s, timeline.host_s) / untraced_times["median_s"] - 1))
     assert statistics.median(errors) < 0.02
     assert max(errors) < 0.15

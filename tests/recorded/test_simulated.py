@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from perfect_profiler import recorded
+from perfect_profiler import profiled
 
 from streamsim import build, load_device, simulate, workload_of_sizes
 from streamsim.program import HostMemory, Order
@@ -35,7 +35,7 @@ def test_the_file_says_what_was_simulated(
     timeline = simulate(build(WORKLOAD, order, chunks, streams if many else 1, memory=memory), device)
     path = tmp_path_factory.mktemp("simulated") / "trace.json.gz"
     write_recording(timeline, path)
-    found, expected = read_recording(path), recorded(timeline)
+    found, expected = read_recording(path), profiled(timeline)
     for table, columns in COLUMNS.items():
         for column in columns:
             got, right = (getattr(getattr(one, table), column).tolist() for one in (found, expected))

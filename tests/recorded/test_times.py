@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import strategies as card
 from hypothesis import assume, given
-from perfect_profiler import recorded
+from perfect_profiler import profiled
 from strategies import NS, h2d, kernel, make_device, plan
 
 from streamsim import program
@@ -24,7 +24,7 @@ def test_a_recorded_time_line_is_that_of_the_program_that_was_recorded(
     """
     was = simulate(schedule, device)
     assume(any(engine >= 0 for engine in was.engine))
-    recording = recorded(was)
+    recording = profiled(was)
     found = program_of(recording)
     line = recorded_timeline(simulate(found.schedule, device), recorded_times(recording, found))
     op_of_call = recording.calls.correlation.tolist()
@@ -46,7 +46,7 @@ def test_a_recorded_time_line_is_that_of_the_program_that_was_recorded(
 def test_what_the_host_does_between_calls_took_the_time_between_them() -> None:
     """A copy's call 0..2, work of 7, a launch 9..12; the synchronisation holds until the kernel has ended, at 17."""
     ops = h2d(1, 5), program.HostWork(7 * NS), kernel(1, 5), program.Synchronize(stream=1)
-    was = recorded(simulate(plan(*ops, streams=1), make_device(copy=2, kernel=3)))
+    was = profiled(simulate(plan(*ops, streams=1), make_device(copy=2, kernel=3)))
     found = program_of(was)
     assert [type(op) for op in found.schedule.ops] == [type(op) for op in ops]
     times = recorded_times(was, found)

@@ -77,6 +77,7 @@ LINES = {
     "sweep --h2d 4KiB --launch graph --memory pageable": "an empty grid: none of its 1 combinations can be issued: ",
     "sweep --h2d 4KiB --device h200,h200": "device = 'h200': two profiles of this name",
     "sweep --h2d 4KiB --workers 2 --dask tcp://x:1": "--workers, --dask: both spread the sweep; give one",
+    "sweep --h2d 1MiB --chunks 1..1000 --streams 1..1000 -o x.csv --page x.html": "...1,000,000 rows are more than",
     "sweep --file bad.toml": "bad.toml: colour = 'red': unknown; expected one of",
 }
 

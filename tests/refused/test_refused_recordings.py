@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from made_recordings import Export, capture, export, kernel, kineto, pipeline
 from msgspec.structs import replace
-from perfect_profiler import recorded
+from perfect_profiler import profiled
 from refusals import refusal
 from strategies import d2h, h2d, make_device, plan
 
@@ -171,7 +171,7 @@ def with_times(times: str) -> object:
 
 TIMES = '"issued_ns":[%s],"returned_ns":[%s],"start_ns":[%s],"end_ns":[%s]'
 LANES = ',"lanes":[{"name":"x","start_ns":[0,1],"end_ns":[2,3]}]'
-COPIED = recorded(simulate(plan(h2d(1, 4), Synchronize()), make_device()))
+COPIED = profiled(simulate(plan(h2d(1, 4), Synchronize()), make_device()))
 WITHOUT_WORK = replace(COPIED, work=COPIED.work.rows(COPIED.work.kind < 0))
 WITHOUT_CALLS = replace(WITHOUT_WORK, calls=COPIED.calls.rows(COPIED.calls.kind < 0))
 GRAPH = simulate(replace(plan(h2d(1, 4)), launch="graph"), make_device())

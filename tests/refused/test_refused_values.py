@@ -13,24 +13,9 @@ from msgspec.structs import replace
 from refusals import refusal
 from strategies import NS, d2h, h2d, kernel, link, make_device, pipeline_of, plan
 
-from streamsim import Workload, WorkloadKernel, device, load_device, simulate, sweep
+from streamsim import Workload, WorkloadKernel, device, load_device, program, simulate, sweep
 from streamsim.advice import explain, what_if
 from streamsim.analysis import interval
-from streamsim.program import (
-    Buffer,
-    Config,
-    Copy,
-    Kernel,
-    Loop,
-    Program,
-    Region,
-    Schedule,
-    Synchronize,
-    WaitThread,
-    build,
-    parse_kernel,
-    workload_of_sizes,
-)
 from streamsim.search import Grid, best_offload, proposals
 from streamsim.transform import changes as change
 from streamsim.transform import in_pieces, steps_of
@@ -40,47 +25,51 @@ DEVICE, IDEAL, H200 = make_device(), load_device("ideal"), load_device("h200")
 
 # Programs
 
-HOST, PAGE, CARD = Buffer("host", 100, "pinned"), Buffer("page", 100, "pageable"), Buffer("card", 100, "device")
-ON_HOST, ON_CARD = Region("host", 0, 4), Region("card", 0, 4)
-K = Kernel(1, duration_s=1e-3)
+HOST, PAGE, CARD = (
+    program.Buffer("host", 100, "pinned"),
+    program.Buffer("page", 100, "pageable"),
+    program.Buffer("card", 100, "device"),
+)
+ON_HOST, ON_CARD = program.Region("host", 0, 4), program.Region("card", 0, 4)
+K = program.Kernel(1, duration_s=1e-3)
 SHORT = WorkloadKernel(duration_s=1.0, launches=1_000_000)
 
 
-def schedule(*ops: object, **more: object) -> Schedule:
+def schedule(*ops: object, **more: object) -> program.Schedule:
     """A schedule with two streams, two events and three buffers."""
     fields = {"streams": ("non-blocking", "blocking"), "buffers": (HOST, PAGE, CARD), "events": 2} | more
-    return Schedule(ops, **fields)  # type: ignore[arg-type]
+    return program.Schedule(ops, **fields)  # type: ignore[arg-type]
 
 
 SCHEDULES: Refused = [
-    (lambda: Synchronize(stream=1, event=1), "event...1"),
+    (lambda: program.Synchronize(stream=1, event=1), "event...1"),
     (lambda: schedule(K, streams=("loud",)), "streams[0]...'loud'"),
     (lambda: schedule(K, buffers=(HOST, HOST)), "buffers...'host'"),
-    (lambda: schedule(K, Copy("h2d", 4, 3)), "ops[1].stream...3"),
-    (lambda: schedule(Copy("h2d", 4, 1, Region("nope", 0, 4))), "ops[0].host.buffer...'nope'"),
-    (lambda: schedule(Copy("h2d", 4, 1, None, ON_HOST)), "ops[0].device.buffer...'host'"),
-    (lambda: schedule(Copy("h2d", 60, 1, Region("host", 50, 60))), "ops[0].host...50..110"),
-    (lambda: schedule(Synchronize(), K, launch="graph"), "ops[0]...graph"),
-    (lambda: schedule(Copy("h2d", 4, 1, Region("page", 0, 4)), launch="graph"), "ops[0]...graph"),
+    (lambda: schedule(K, program.Copy("h2d", 4, 3)), "ops[1].stream...3"),
+    (lambda: schedule(program.Copy("h2d", 4, 1, program.Region("nope", 0, 4))), "ops[0].host.buffer...'nope'"),
+    (lambda: schedule(program.Copy("h2d", 4, 1, None, ON_HOST)), "ops[0].device.buffer...'host'"),
+    (lambda: schedule(program.Copy("h2d", 60, 1, program.Region("host", 50, 60))), "ops[0].host...50..110"),
+    (lambda: schedule(program.Synchronize(), K, launch="graph"), "ops[0]...graph"),
+    (lambda: schedule(program.Copy("h2d", 4, 1, program.Region("page", 0, 4)), launch="graph"), "ops[0]...graph"),
     (lambda: simulate(pipeline_of(16), "ideal"), "schedule...: expected a Schedule, such as depth_first"),  # type: ignore[arg-type]
 ]
 PATTERNS: Refused = [
-    (lambda: build(Workload(64, (4,), (), (SHORT,)), chunks=20), "chunks...: 20000020 copies"),
+    (lambda: program.build(Workload(64, (4,), (), (SHORT,)), chunks=20), "chunks...: 20000020 copies"),
     (lambda: Workload(1 << 42, (4,)), f"inputs[0] * elements...{1 << 44}"),
     (lambda: Workload(4, (), (), ()), "inputs, outputs, kernels...at least one"),
     (lambda: WorkloadKernel(duration_s=1.0, per="item", latency_s=1e-6), "per...and no other time"),
     (lambda: WorkloadKernel(per="item"), "per...needs duration_s"),
-    (lambda: workload_of_sizes([], ["1ms,2ms@1/2"]), "points...no less time"),
-    (lambda: workload_of_sizes([], ["1ms,9us@64Ki"]), "points...give a share"),
-    (lambda: workload_of_sizes(["1MiB"], ["4ms,9us@512Ki"]), "points...4 ms for 1 and 9 us for 2 of the whole"),
-    (lambda: workload_of_sizes("64"), "h2d...'64': expected a list; put it into brackets: ['64']"),
-    (lambda: parse_kernel("1ms,speed=3"), "...speed = '3': unknown field; streamsim init --schema"),
+    (lambda: program.workload_of_sizes([], ["1ms,2ms@1/2"]), "points...no less time"),
+    (lambda: program.workload_of_sizes([], ["1ms,9us@64Ki"]), "points...give a share"),
+    (lambda: program.workload_of_sizes(["1MiB"], ["4ms,9us@512Ki"]), "points...4 ms for 1 and 9 us for 2 of the whole"),
+    (lambda: program.workload_of_sizes("64"), "h2d...'64': expected a list; put it into brackets: ['64']"),
+    (lambda: program.parse_kernel("1ms,speed=3"), "...speed = '3': unknown field; streamsim init --schema"),
     (
-        lambda: workload_of_sizes([], ["4ms,latency=5ms"]),
+        lambda: program.workload_of_sizes([], ["4ms,latency=5ms"]),
         "latency_s = 0.005 s: a launch takes so long at least, and one",
     ),
 ]
-P, OTHER = Program(), Program()
+P, OTHER = program.Program(), program.Program()
 S, X, H = P.stream(), P.device("x", 64), P.pinned("h", 64)
 OTHER_EVENT = OTHER.stream().record()
 BUILDER: Refused = [
@@ -99,7 +88,7 @@ LAYERS: Refused = [
         lambda: best_offload(MODEL, IDEAL, memory_limit_bytes=8, reserve_bytes=0, pinned_limit_bytes=5),
         "no way to place 10 B of weights fits into 8 B for weights on the card and 5 B pinned on the host; allow",
     ),
-    (lambda: Loop(batch=256, batch_bytes=154_000_000, step_s=45e-3, workers=1000), "workers"),
+    (lambda: program.Loop(batch=256, batch_bytes=154_000_000, step_s=45e-3, workers=1000), "workers"),
 ]
 
 # Devices
@@ -138,15 +127,15 @@ DEVICES: Refused = [
 
 # Advice and search
 
-TWO_STEPS = plan(*(h2d(1, 10), kernel(1, 20), d2h(1, 10)) * 2, Synchronize(), streams=1)
-COPIED = (Copy("h2d", 100, 1, Region("host", 0, 100)), Synchronize(stream=1), kernel(1, 20))
-PAGEABLE = plan(*COPIED, streams=1, buffers=(Buffer("host", 100, "pageable"),))
+TWO_STEPS = plan(*(h2d(1, 10), kernel(1, 20), d2h(1, 10)) * 2, program.Synchronize(), streams=1)
+COPIED = (program.Copy("h2d", 100, 1, program.Region("host", 0, 100)), program.Synchronize(stream=1), kernel(1, 20))
+PAGEABLE = plan(*COPIED, streams=1, buffers=(program.Buffer("host", 100, "pageable"),))
 OVERWRITTEN = plan(  # what the first kernel reads, by the second copy
-    *(Copy("h2d", 4, 1, ON_HOST, ON_CARD), Kernel(1, duration_s=NS, reads=(ON_CARD,))) * 2,
+    *(program.Copy("h2d", 4, 1, ON_HOST, ON_CARD), program.Kernel(1, duration_s=NS, reads=(ON_CARD,))) * 2,
     streams=1,
     buffers=(HOST, CARD),
 )
-NOBODY_WAITS = (h2d(1, 4), WaitThread(0, thread=1), kernel(1, 4, thread=1), h2d(1, 4), kernel(1, 4))
+NOBODY_WAITS = (h2d(1, 4), program.WaitThread(0, thread=1), kernel(1, 4, thread=1), h2d(1, 4), kernel(1, 4))
 NO_SPREAD = "device 'ideal': its profile has no spread...; calibrate the card with streamsim-validate calibrate, or"
 ADVICE: Refused = [
     (lambda: steps_of(plan(h2d(1, 4), kernel(1, 4), kernel(1, 4))), "...no step is repeated"),
@@ -161,10 +150,10 @@ ADVICE: Refused = [
     (lambda: what_if(PAGEABLE, DEVICE, [change.graph()]), "...blocking or pageable"),
     (lambda: interval(plan(h2d(1, 10)), H200, level=math.nan), "level = nan: expected"),
     (lambda: interval(plan(h2d(1, 10)), IDEAL), NO_SPREAD),
-    (lambda: explain(plan(Kernel(1, "mine", 100)), IDEAL), "...no cost for it"),
+    (lambda: explain(plan(program.Kernel(1, "mine", 100)), IDEAL), "...no cost for it"),
 ]
 SEARCHES: Refused = [
-    (lambda: Config("random"), "order = 'random': expected one of"),  # type: ignore[arg-type]
+    (lambda: program.Config("random"), "order = 'random': expected one of"),  # type: ignore[arg-type]
     (lambda: sweep(pipeline_of(8), chunk=4), "chunk = 4: unknown; expected one of "),
     (lambda: sweep(pipeline_of(8), chunks={"a": 1}), "chunks = {'a': 1}: expected a text, a number or a list of them"),
     (lambda: sweep(pipeline_of(8), set="host.copy=foo"), "host.copy_s = 'foo': expected a time"),

@@ -14,7 +14,6 @@ from msgspec.structs import replace
 from strategies import MS_KERNEL, d2h, devices, h2d, kernel, make_device, plan, schedules
 
 from streamsim import program, report
-from streamsim.analysis import predict
 from streamsim.device import Device
 from streamsim.model import simulate
 
@@ -142,14 +141,3 @@ def test_the_suffix_decides_the_format_and_the_bytes_are_always_the_same(tmp_pat
     assert first.read_bytes() == second.read_bytes()
     title = report.plot_gantt(timeline).get_title(loc="left")
     assert title == r"$\frac{ \n 100 $, on test: makespan 10 ns"  # a name is no formula
-
-
-def test_the_unchunked_program_stands_above_on_the_same_time_axis() -> None:
-    workload = program.Workload(16 << 20, (4,), (4,), (program.WorkloadKernel(duration_s=0.57e-3),))
-    above, below = report.plot_compared(predict(program.depth_first(workload, 16, 4), "h200"))
-    assert above.get_xlim() == below.get_xlim()
-    assert above.get_title(loc="left").startswith("unchunked (not cut, blocking copies), on h200: ")
-    assert below.get_title(loc="left").startswith("depth-first, 16 chunks, 4 streams, on h200: ")
-    assert row_names(below) == ["host", "h2d", "compute", "d2h", *(f"stream {s}" for s in (1, 2, 3, 4))]
-    assert above.get_legend() is None  # one below for both
-    assert below.get_legend() is not None

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from perfect_profiler import recorded
+from perfect_profiler import profiled
 from strategies import NS, d2h, h2d, kernel, make_device, plan
 
 from streamsim import program
@@ -143,7 +143,7 @@ def test_the_hosts_own_work_for_a_step_is_before_its_chunk(steps: int, work: int
     asked = program.Config("depth-first", steps, streams, streams) if streams else program.Config("serial", steps)
     loaded = program.Workload(inputs=(steps << 16,), outputs=(steps << 15,), kernels=kernels, host_work_s=work * 1e-9)
     was = simulate(asked.schedule(loaded), device)
-    found, config = repeated_step(program_of(recorded(was), device=device).schedule)
+    found, config = repeated_step(program_of(profiled(was), device=device).schedule)
     assert config == asked
     assert ticks(found.host_work_s) == work
     assert simulate(config.schedule(found), device).makespan_s == was.makespan_s

@@ -10,14 +10,8 @@ import pytest
 from fake_gpu.cuda import fake_gpu
 from stand_in import environment
 
+from streamsim import program
 from streamsim.errors import InputError
-from streamsim.program import (
-    Schedule,
-    WaitEvent,
-    depth_first,
-    ring,
-    write_schedule,
-)
 from streamsim_validate import records, suites
 from streamsim_validate.calibrate import Samples, fits, read_samples
 from streamsim_validate.gpu import Gpu, NoGpuError
@@ -26,7 +20,11 @@ from streamsim_validate.run.campaign import measure_plan, planned, raise_for, wi
 from streamsim_validate.suites import sincos
 
 RECORDED = Path(__file__).parents[2] / "validate" / "campaigns" / "records" / "calibration-h200.samples.gz"
-SCHEDULES = (depth_first(sincos(500, 2), 4, 2), ring(sincos(500, 2), 5, 3, 2), depth_first(sincos(700, 1), 1, 1))
+SCHEDULES = (
+    program.depth_first(sincos(500, 2), 4, 2),
+    program.ring(sincos(500, 2), 5, 3, 2),
+    program.depth_first(sincos(700, 1), 1, 1),
+)
 
 
 def a_plan(tmp_path: Path, repeats: int = 3) -> Plan:
@@ -87,7 +85,7 @@ def test_an_interrupted_run_is_resumed_where_it_stopped(tmp_path: Path) -> None:
     ],
     ids=("another", "fewer"),
 )
-def test_a_journal_of_other_schedules_is_not_resumed(tmp_path: Path, now: tuple[Schedule, ...]) -> None:
+def test_a_journal_of_other_schedules_is_not_resumed(tmp_path: Path, now: tuple[program.Schedule, ...]) -> None:
     """Or the times of one schedule would be reported as another's."""
     plan = a_plan(tmp_path)
     measure_plan(plan, 8, fake_gpu()[0], None)
@@ -171,7 +169,7 @@ def test_a_run_of_drawn_schedules_says_how_to_draw_them_again(tmp_path: Path, mo
 def test_a_race_is_refused_before_anything_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A ring without its waits."""
     monkeypatch.setattr(campaign, "import_cupy", lambda: pytest.fail("CuPy was asked for"))
-    ops = tuple(op for op in SCHEDULES[1] if not isinstance(op, WaitEvent))
+    ops = tuple(op for op in SCHEDULES[1] if not isinstance(op, program.WaitEvent))
     racy = msgspec.structs.replace(SCHEDULES[1], ops=ops, name="racy")
     with pytest.raises(InputError, match=r"^racy: race: ops\[\d+\] .* wait for event 0 .* mend it first"):
         run(msgspec.structs.replace(a_plan(tmp_path), schedules=(SCHEDULES[0], racy)))
@@ -183,7 +181,7 @@ def test_a_race_is_refused_before_anything_starts(tmp_path: Path, monkeypatch: p
 
 def test_the_whole_way_from_the_command_to_the_record(tmp_path: Path) -> None:
     """The real command and its processes, on an emulated card that each finds in place of one of CuPy's."""
-    write_schedule(SCHEDULES[0], tmp_path / "s.json")
+    program.write_schedule(SCHEDULES[0], tmp_path / "s.json")
     (tmp_path / "mine.cu").write_text('extern "C" __global__ void mine(const Arrays a) {}')
     arguments = ["--no-calibrate", "--repeats", "2", "--connections", "8", "--connections", "1", "-o", "r.json.gz"]
     line = [sys.executable, "-m", "streamsim_validate", "run", "s.json", "--kernels", "mine.cu", *arguments]
