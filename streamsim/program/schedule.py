@@ -86,8 +86,9 @@ class Region(_Frozen, frozen=True):
             parse_bytes(end, "size", least=0) if isinstance(end, str) else usual if end is None else end
             for end, usual in ends
         )
-        errors.check_whole(f"start of {self.buffer}[{start}:{stop}]", start, 0, self.bytes - 1)
-        errors.check_whole(f"end of {self.buffer}[{start}:{stop}]", stop, start + 1, self.bytes)
+        if type(start) is not int or type(stop) is not int or not 0 <= start < stop <= self.bytes:
+            asked = f"{self.buffer}[{errors.shown(start)}:{errors.shown(stop)}]"
+            raise errors.InputError(f"{asked}: expected whole numbers of bytes, ascending, from 0 to {self.bytes}")
         return Region(self.buffer, self.offset + start, stop - start)
 
 

@@ -75,7 +75,7 @@ OTHER_EVENT = OTHER.stream().record()
 BUILDER: Refused = [
     (lambda: S.wait(OTHER_EVENT), "event...: expected an event, as record() gives it in this program"),
     (lambda: S.copy_in(X, H[:8]), "to, source...: a copy needs one size"),
-    (lambda: X[60:65], "end of x[60:65] = 65: expected a whole number from 61 to 64"),
+    (lambda: X[60:65], "x[60:65]: expected whole numbers of bytes, ascending, from 0 to 64"),
     (lambda: X[0:8:2], "x[...: expected a slice of bytes"),
     (lambda: P.schedule(), "ops = []: an empty schedule has nothing to predict"),
 ]
