@@ -22,7 +22,7 @@ from streamsim_validate.calibrate import read_samples
 from streamsim_validate.cli import main
 from streamsim_validate.cli import tune as tune_cli
 from streamsim_validate.compare import compare
-from streamsim_validate.gpu import Gpu, KernelSpec, Key, check_fits, find_kernel, kernels, load_kernels
+from streamsim_validate.gpu import Gpu, Key, check_fits, find_kernel, kernels, load_kernels
 from streamsim_validate.gpu.kernels import widths_of
 from streamsim_validate.records import Group, Recipe, read_record
 from streamsim_validate.run import Plan, Planned, campaign, check_language
@@ -159,7 +159,6 @@ CALLS: list[tuple[Callable[..., object], tuple[Any, ...], str]] = [
     (function_of, ("nothing.py",), "nothing.py: has no function kernels; define kernels(x, y)"),
     (function_of, ("exits.py",), "exits.py: cannot be run: SystemExit"),
     (check_language, ("cupy", ("one.py", "other.py")), "...2 files; give the one"),
-    (KernelSpec, ("", ""), "name = '': a kernel needs a name"),
     (widths, (8, Region("a", 0, 20)), "...reads 20 bytes at 0 of 'a', expected a multiple of 1"),
     (widths, (1, *[Region("a", 0, 1)] * 5), "...reads has 5 regions, more than 4"),
     (check_fits, (NEED, 73 << 20, 20 << 20), "...10 MiB of device memory are needed and 9 MiB are free"),

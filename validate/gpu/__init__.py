@@ -12,7 +12,6 @@ from streamsim_validate.gpu.kernels import (
     load_kernels,
     read_source,
     register,
-    run_file,
 )
 from streamsim_validate.gpu.libraries import Calls, Library, LinearLayers, installed_libraries
 from streamsim_validate.gpu.memory import Key, buffers_of, check_fits, free_host_bytes, outputs, union

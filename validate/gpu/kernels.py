@@ -10,10 +10,9 @@ card that the kernel fills until the time is over. Each region is one element fo
 
 import ctypes
 import re
-import runpy
 from collections.abc import Sequence
 from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -40,10 +39,6 @@ class KernelSpec(msgspec.Struct, frozen=True):
     entry: str = ""
     unit_bytes: int = 1
 
-    def __post_init__(self) -> None:
-        if not self.name:
-            raise InputError("name = '': a kernel needs a name")
-
 
 def _built_in(name: str, unit_bytes: int = 1) -> KernelSpec:
     return KernelSpec(name, BUILT_IN_SOURCE, f"streamsim_{name}", unit_bytes=unit_bytes)
@@ -67,14 +62,6 @@ def register(spec: KernelSpec) -> None:
 def read_source(path: str) -> bytes:
     """Return a file of kernels. Raises InputError if it cannot be read or is larger than any source."""
     return read_bytes(path, LARGEST_SOURCE_BYTES)
-
-
-def run_file(path: str) -> dict[str, Any]:
-    """Execute a user's Python file and return its global names. Raises InputError for whatever it raises."""
-    try:
-        return runpy.run_path(path)
-    except (Exception, SystemExit) as error:
-        raise InputError(f"{path}: cannot be run: {type(error).__name__}: {error}") from error
 
 
 def load_kernels(path: str) -> list[str]:

@@ -10,7 +10,7 @@ Hosts and shared links change speed. So a probed program gets its own measuremen
 - link: seconds of an H2D and a D2H copy at the same time.
 """
 
-import os
+import runpy
 import sys
 import time
 from abc import abstractmethod
@@ -44,7 +44,6 @@ from streamsim_validate.gpu import (
     paced,
     prepare,
     probes,
-    run_file,
 )
 from streamsim_validate.progress import OnStep
 from streamsim_validate.records import LINK_PAIR, PACE_ROUND, ProgramTimes, to_times
@@ -93,9 +92,10 @@ def function_of(path: str) -> Callable[..., object]:
     """Return the function ``kernels`` of a user's file, which takes a chunk's part of each array. Raises InputError."""
     if not path.endswith(".py"):
         raise InputError(f"{path}: expected a .py file with a function {FUNCTION}")
-    if not os.path.isfile(path):
-        raise InputError(f"{path}: cannot read it: no such file")
-    found = run_file(path).get(FUNCTION)
+    try:
+        found = runpy.run_path(path).get(FUNCTION)
+    except (Exception, SystemExit) as error:
+        raise InputError(f"{path}: cannot be run: {type(error).__name__}: {error}") from error
     if not callable(found):
         raise InputError(f"{path}: has no function {FUNCTION}; define {FUNCTION}(x, y) of a chunk's part of each array")
     function: Callable[..., object] = found
