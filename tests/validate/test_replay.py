@@ -68,7 +68,7 @@ def logged(schedule: Schedule) -> list[tuple[str, ...]]:
     names: dict[int, str] = {LEGACY: "s0"}
     names |= {address: f"s{i}" for i, address in enumerate(gpu.streams(schedule.streams)) if i}
     names |= {address: f"e{i}" for i, address in enumerate(gpu.events(schedule.events + 8))}
-    names |= dict(zip(gpu.timing_events(), ("start", "stop"), strict=True))
+    names |= dict(zip(gpu.events(2, "timing"), ("start", "stop"), strict=True))
     for key in buffers_of(schedule):
         address = bench.arena.address(key)
         names |= {address: key.name, address + 16: f"{key.name}+16"}

@@ -33,6 +33,7 @@ class NoGpuError(InputError):
 
 
 Pool = StreamKind | Literal["holder"]
+EventPool = Literal["live", "captured", "timing"]
 
 
 class Gpu:
@@ -50,8 +51,7 @@ class Gpu:
     def __init__(self, cuda: Any, card: Card, queues: int = 0, number: int = 0) -> None:
         self.cuda, self.card, self.queues, self.number = cuda, card, queues, number
         self._streams: dict[Pool, list[int]] = {"non-blocking": [], "blocking": [], "holder": []}
-        self._events: dict[bool, list[int]] = {False: [], True: []}  # by whether they are for captures
-        self._timing_events: list[int] = []
+        self._events: dict[EventPool, list[int]] = {"live": [], "captured": [], "timing": []}
 
     @property
     def threads(self) -> int:
@@ -75,21 +75,16 @@ class Gpu:
             used[kind] += 1
         return found
 
-    def events(self, count: int, captured: bool = False) -> list[int]:
-        """Return the addresses of ``count`` events without timing, as a program that only orders its streams uses.
+    def events(self, count: int, kind: EventPool = "live") -> list[int]:
+        """Return the addresses of ``count`` events, without timing unless their kind is "timing".
 
-        ``captured``: for a capture. CUDA refuses such events to live programs, which therefore have their own.
+        "captured": for a capture. CUDA refuses such events to live programs, which therefore have their own.
         """
-        pool = self._events[captured]
+        pool = self._events[kind]
         while len(pool) < count:
-            pool.append(self.cuda.eventCreateWithFlags(self.cuda.eventDisableTiming))
+            flags = self.cuda.eventDefault if kind == "timing" else self.cuda.eventDisableTiming
+            pool.append(self.cuda.eventCreateWithFlags(flags))
         return pool[:count]
-
-    def timing_events(self, count: int = 2) -> list[int]:
-        """Return the addresses of events that carry times."""
-        while len(self._timing_events) < count:
-            self._timing_events.append(self.cuda.eventCreateWithFlags(self.cuda.eventDefault))
-        return self._timing_events[:count]
 
     def free_bytes(self) -> int:
         """Return the device memory that can still be allocated."""
@@ -100,9 +95,9 @@ class Gpu:
         with contextlib.suppress(Exception):
             for stream in chain(*self._streams.values()):
                 self.cuda.streamDestroy(stream)
-            for event in chain(*self._events.values(), self._timing_events):
+            for event in chain(*self._events.values()):
                 self.cuda.eventDestroy(event)
-        for pool in (*self._streams.values(), *self._events.values(), self._timing_events):
+        for pool in (*self._streams.values(), *self._events.values()):
             pool.clear()
 
 

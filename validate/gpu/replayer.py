@@ -127,7 +127,7 @@ class QueueOrder:
 
     def _served(self, copy: Callable[..., None], holders: Sequence[int]) -> list[int]:
         """Return the holders in the order in which a copy engine serves their queues, from the first holder's on."""
-        cuda, events = self._cuda, self._bench.gpu.timing_events(len(holders))
+        cuda, events = self._cuda, self._bench.gpu.events(len(holders), "timing")
         copy(holders[0], len(holders) * GATE_BYTES_A_QUEUE)
         for holder, event in zip(holders, events, strict=True):
             copy(holder)
@@ -218,7 +218,7 @@ class Bench:
         It is the slope between two chains, as for the kernels of a profile, so that the cost of a run drops out.
         """
         cuda, stream = self.gpu.cuda, self.gpu.streams(("non-blocking",))[1]
-        start, stop = self.gpu.timing_events()
+        start, stop = self.gpu.events(2, "timing")
         argument = Argument(1, busy.parameter(0), (), ())
         launch = self.launch(SPIN, busy.blocks, stream, argument)
 
@@ -265,7 +265,7 @@ class Compiler:
         self._bench, self._cuda = bench, bench.gpu.cuda
         self._streams = bench.gpu.streams(schedule.streams)
         self._memory = {buffer.name: buffer.memory for buffer in schedule.buffers}
-        self.events = bench.gpu.events(schedule.events, schedule.launch == "graph")
+        self.events = bench.gpu.events(schedule.events, "captured" if schedule.launch == "graph" else "live")
         self.keep: list[object] = []
 
     def calls(self, ops: Iterable[program.Op]) -> list[Call]:
@@ -390,7 +390,7 @@ class Replayer:
         if not bench.allow_races:
             refuse_races(self.schedule, self._name)
         self._expected: dict[Key, Bytes] = {}
-        self._timing = bench.gpu.timing_events()
+        self._timing = bench.gpu.events(2, "timing")
         self._keep: list[object] = []
         self._graphs: list[int] = []
         with self._named_errors():
