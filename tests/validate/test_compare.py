@@ -353,7 +353,6 @@ def test_json_by_hand() -> None:
         **{"mean_width_percent": 10, "median_width_percent": 8},
     }
     assert found["formulas"]["g"] == {"device-bound": G, "pageable": OF_C, "all but pageable": G}
-    assert found["margins"]["device-bound"] == {"best_formula": "f", "its_median_over_the_models": pytest.approx(0.6)}
     assert found["choice"]["workloads"] == [
         {"workload": "w", "connections": 8, "picked": "B", "best": "A"}
         | {"picked_s": 12.5, "best_s": 10, "regret_percent": pytest.approx(25), "noise_percent": 2}

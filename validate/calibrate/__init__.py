@@ -4,6 +4,6 @@
 does all of this for libraries.
 """
 
-from streamsim_validate.calibrate.front_ends import TURNS, measure_front_ends, time_round, variation
+from streamsim_validate.calibrate.front_ends import TURNS, measure_front_ends, time_round
 from streamsim_validate.calibrate.probes import all_probes, host_calls
 from streamsim_validate.calibrate.samples import Samples, measure_probes, read_samples, write_samples

@@ -11,8 +11,8 @@ from itertools import pairwise
 from statistics import mean, median, variance
 from typing import NamedTuple
 
-import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from streamsim.device import (
     ARBITRATIONS,
@@ -231,8 +231,6 @@ def _own_s(samples: Samples, cycle: str, alone: dict[Direction, Link], kernel_s:
 
 def fit_event_streams(samples: Samples, device: Device) -> Device:
     """Return the device with the cost that streams beyond two add to an event's hand-over, from rounds over six."""
-    if not samples.has(probes.ROUND_KINDS):
-        return device
     more_s = -mean(_missed_per_stream(samples, device))
     return with_values(device, {"hand_over.event_streams_s": max(0.0, more_s)})
 
@@ -368,8 +366,6 @@ def fit_host(samples: Samples, h2d: Link) -> Host:
 
 def fit_after_wait(samples: Samples, device: Device) -> Device:
     """Return the device with the extra time of first calls after a wait: the model's misfit of serial chunks."""
-    if not samples.has(probes.SERIAL_KINDS):
-        return device
 
     def made(seconds: float) -> Device:
         return with_values(device, {"host.after_wait_s": seconds})
@@ -485,15 +481,8 @@ def missed_spread(samples: Samples, device: Device) -> dict[str, float]:
 
 
 # Groups of kinds, each added after the one before. Kept samples may lack the last groups as a whole.
-LATER = probes.SERIAL_KINDS | probes.ROUND_KINDS, probes.PROGRAM_KINDS, set(probes.COLD_KINDS.values())
-ADJUSTMENTS = (
-    fit_rules,
-    fit_after_wait,
-    refit_calls,
-    fit_duplex,
-    fit_crowded,
-    fit_event_streams,
-)
+LATER = probes.PROGRAM_KINDS, set(probes.COLD_KINDS.values())
+ADJUSTMENTS = (fit_rules, fit_after_wait, refit_calls, fit_duplex, fit_crowded, fit_event_streams)
 SPREADS = (link_spread, kernel_spread, host_spread, hand_over_spread, missed_spread)
 
 
@@ -530,18 +519,16 @@ def _fit(samples: Samples) -> Device:
     )
     for adjust in ADJUSTMENTS:
         device = adjust(samples, device)
-    known = {
-        name: fit_front_end(
-            library.rounds, _source(samples, f"host.{name}", library.version), is_library=name != COMPILED
-        )
-        for name, library in samples.front_ends.items()
+    front_ends = {
+        name: fit_front_end(own.rounds, _source(samples, f"host.{name}", own.version), is_library=name != COMPILED)
+        for name, own in samples.front_ends.items()
     }
     sources = {name: _source(samples, name) for name in sorted(number_names(device))}
-    for d in (d for d, kind in probes.COLD_KINDS.items() if samples.has({kind})):
-        warm = warm_link(samples, d, host, alone[d])
-        sources[f"{d}.pageable_bandwidth_bytes_per_s"] += f"; {1e-9 / warm.s_per_byte:.2f} GB/s from the host's caches"
-    device = msgspec.structs.replace(device, front_ends=known)
-    return msgspec.structs.replace(device, sources=sources, spread=spread(samples, device))
+    for d, kind in probes.COLD_KINDS.items():
+        if samples.has({kind}):
+            warm = 1e-9 / warm_link(samples, d, host, alone[d]).s_per_byte
+            sources[f"{d}.pageable_bandwidth_bytes_per_s"] += f"; {warm:.2f} GB/s from the host's caches"
+    return replace(device, front_ends=front_ends, sources=sources, spread=spread(samples, device))
 
 
 def _check_complete(samples: Samples) -> None:

@@ -197,9 +197,3 @@ def _costs_in(kind: str) -> np.ndarray:
     """Return how often a round pays each cost, in the order of ``IN_LOOPS``."""
     found = costs_in(kind.removeprefix(ALONE))
     return np.array([found[name] for name in IN_LOOPS])
-
-
-def variation(rounds: Mapping[str, Sequence[float]]) -> float:
-    """Return how far the host's speed varied: the slowest tenth of the runs over the fastest, each by its median."""
-    relative = sorted(run / median(runs) for kind, runs in rounds.items() if kind not in ALONE_KINDS for run in runs)
-    return relative[-1 - len(relative) // 10] / relative[len(relative) // 10]

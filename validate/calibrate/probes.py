@@ -250,7 +250,6 @@ def kernels(resident_threads: int) -> Iterator[Probe]:
 
 CYCLES = ("hk", "kd", "hd", "hkd", "hdk")
 ROUNDS, ROUND_STREAMS = ("k", "hk", "kd", "hd"), (PAIR, MANY)
-ROUND_KINDS = {f"round {letters}" for letters in ROUNDS}  # older samples have none
 
 
 def hand_overs() -> Iterator[Probe]:
@@ -382,7 +381,6 @@ def programs() -> Iterator[Probe]:
 RECORD_CHAINS, WAIT_CHAINS, SYNCHRONISE_CHAINS = "record", "wait", "synchronise"  # kinds of chains of one call
 HOST_LENGTHS = (16, 64)
 GRAPH_NODES = (8, 32, 128)
-SERIAL_KINDS = {"serial hkd", "serial hgkd"}  # older samples have none
 
 
 def host_calls() -> Iterator[Probe]:

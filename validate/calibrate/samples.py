@@ -66,11 +66,7 @@ class Samples(msgspec.Struct, frozen=True, dict=True):
 
         Raises InputError if they are of another version, or have a chain without runs or times that no clock shows.
         """
-        if self.schema_version != SAMPLES_VERSION:
-            raise InputError(
-                f"schema_version = {self.schema_version}: this streamsim-validate reads samples of {SAMPLES_VERSION};"
-                " use the version that wrote it, or calibrate again"
-            )
+        records.check_version(self.schema_version, SAMPLES_VERSION)
         for chain in dict.fromkeys((*self.timings, *self.paces_s)):
             _check_runs(chain, self.timings.get(chain, ()), self.paces_s.get(chain))
         return self

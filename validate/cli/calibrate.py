@@ -17,7 +17,6 @@ from streamsim_validate.calibrate import (
     measure_front_ends,
     measure_probes,
     read_samples,
-    variation,
     write_samples,
 )
 from streamsim_validate.gpu import compiled_rounds, installed_libraries, open_gpu
@@ -54,7 +53,7 @@ def calibrate_command(output: Path, samples: Path | None, taken: Path | None, de
     profile = fits.fit(found)
     write_device(profile, output)
     why = "the samples have none of it" if taken else "it is not installed or sees no card"
-    tell(*_front_ends(profile, found, why), f"{output}: {profile.description}")
+    tell(*_front_ends(profile, why), f"{output}: {profile.description}")
 
 
 def _measured(device: int) -> Samples:
@@ -64,9 +63,7 @@ def _measured(device: int) -> Samples:
             return replace(found, front_ends=measure_front_ends(installed_libraries(device), compiled, on_step))
 
 
-def _front_ends(profile: Device, samples: Samples, why_not: str) -> Iterator[str]:
-    """Yield how far the host's speed varied while each front end was measured, and which were not."""
-    for name in profile.front_ends:
-        yield f"{name}: the host's speed varied by {variation(samples.front_ends[name].rounds):.2f}"
+def _front_ends(profile: Device, why_not: str) -> Iterator[str]:
+    """Yield which front ends were not measured."""
     for name in sorted(shipped_front_ends().keys() - profile.front_ends.keys()):
         yield f"{name}: not calibrated, since {why_not}; the mean of two hosts is assumed"

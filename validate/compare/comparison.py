@@ -275,12 +275,6 @@ class Comparison(Result, msgspec.Struct, frozen=True):
             "summaries": {kind: _plain(groups) for kind, groups in summaries.items()},
             "wall": _plain(self.by_class(attrgetter("wall_error"))),
             "formulas": {name: _plain(groups) for name, groups in self.formulas.items()},
-            "margins": {
-                group: {"best_formula": name, "its_median_over_the_models": times if math.isfinite(times) else None}
-                for group in summaries["class"]
-                if self.formulas
-                for name, times in [self.margin(group)]
-            },
             "at_speed": _plain(self.by_front_end(attrgetter("at_speed_error"))),
             "choice": {
                 "n": len(choices),

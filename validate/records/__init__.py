@@ -13,6 +13,7 @@ from streamsim_validate.records.files import (
     RunEnds,
     check_replaceable,
     check_unused,
+    check_version,
     finish,
     header,
     journal_path,

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from streamsim.errors import InputError
 from streamsim.files import check_writable, read_bytes, write_bytes
@@ -68,12 +69,12 @@ def naming(path: str | os.PathLike[str]) -> Iterator[None]:
         raise InputError(f"{path}: {error}") from None
 
 
-def check_version(version: int) -> None:
+def check_version(version: int, known: int = SCHEMA_VERSION) -> None:
     """Raise InputError unless files of that version can be read."""
-    if version != SCHEMA_VERSION:
+    if version != known:
         raise InputError(
-            f"schema_version = {version}: this streamsim-validate reads {SCHEMA_VERSION}; use the version that wrote"
-            " it, or measure again"
+            f"schema_version = {version}: this streamsim-validate reads {known}; use the version that wrote it, or"
+            " measure again"
         )
 
 
@@ -267,9 +268,9 @@ def fold(lines: list[Line]) -> Record:
             begun = Run(line.connections, line.started, line.seed, line.repeats, samples=line.samples, count=line.count)
             runs.append(begun)
         elif isinstance(line, Entry) and runs:
-            runs[-1] = msgspec.structs.replace(runs[-1], entries=(*runs[-1].entries, line))
+            runs[-1] = replace(runs[-1], entries=(*runs[-1].entries, line))
         elif isinstance(line, RunEnds) and runs:
-            runs[-1] = msgspec.structs.replace(runs[-1], finished=line.finished, samples_after=line.samples)
+            runs[-1] = replace(runs[-1], finished=line.finished, samples_after=line.samples)
     return Record(first.card, first.machine, first.suite, tuple(_without_superseded(runs)), first.streamsim)
 
 
@@ -283,7 +284,7 @@ def _without_superseded(runs: list[Run]) -> Iterator[Run]:
     for run in runs:
         kept = tuple(entry for entry in run.entries if best[run.connections, entry.key] is entry)
         if kept or not run.entries:
-            yield msgspec.structs.replace(run, entries=kept)
+            yield replace(run, entries=kept)
 
 
 GZIP_LEVEL = 9

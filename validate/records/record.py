@@ -22,6 +22,7 @@ from itertools import islice
 from typing import Any, NamedTuple, TypeVar, cast
 
 import msgspec
+from msgspec.structs import replace
 
 from streamsim.device import Device, Host, without_retired
 from streamsim.errors import LARGEST_BYTES, LONGEST_S, MOST_CHUNKS, InputError, check_whole
@@ -75,15 +76,15 @@ def legacy_kernels(workload: Workload, chunks: int, streams: int) -> Schedule:
 def _in_default_stream(
     plain: Schedule, kinds: tuple[type[Op], ...], name: str, streams: tuple[StreamKind, ...]
 ) -> Schedule:
-    ops = tuple(msgspec.structs.replace(op, stream=0) if isinstance(op, kinds) else op for op in plain.ops)
-    return msgspec.structs.replace(plain, ops=ops, streams=streams, name=name)
+    ops = tuple(replace(op, stream=0) if isinstance(op, kinds) else op for op in plain.ops)
+    return replace(plain, ops=ops, streams=streams, name=name)
 
 
 def blocking_streams(workload: Workload, chunks: int, streams: int) -> Schedule:
     """Return a program depth-first in streams that synchronise with the legacy default stream, which nothing uses."""
     plain = depth_first(workload, chunks, streams)
     kinds = ("blocking",) * streams
-    return msgspec.structs.replace(plain, streams=kinds, name=f"blocking-streams N={chunks} S={streams}")
+    return replace(plain, streams=kinds, name=f"blocking-streams N={chunks} S={streams}")
 
 
 def stages(workload: Workload, chunks: int, lanes: int) -> Schedule:
@@ -98,7 +99,7 @@ def stages(workload: Workload, chunks: int, lanes: int) -> Schedule:
         ops += (WaitEvent(leave, copy_out), *_over(outputs, copy_out))
     streams = ("non-blocking",) * (lanes + 2)
     name = f"stages N={chunks} L={lanes}"
-    return msgspec.structs.replace(plain, ops=(*ops, Synchronize()), streams=streams, events=2 * chunks, name=name)
+    return replace(plain, ops=(*ops, Synchronize()), streams=streams, events=2 * chunks, name=name)
 
 
 def relay(workload: Workload, chunks: int, streams: int) -> Schedule:
@@ -112,7 +113,7 @@ def relay(workload: Workload, chunks: int, streams: int) -> Schedule:
             ops += (kernel, RecordEvent(chunk, kernel.stream))
         ops += outputs
     name = f"relay N={chunks} S={streams}"
-    return msgspec.structs.replace(plain, ops=(*ops, Synchronize()), events=chunks, name=name)
+    return replace(plain, ops=(*ops, Synchronize()), events=chunks, name=name)
 
 
 ChunkOps = tuple[Copy | Kernel, ...]
@@ -128,7 +129,7 @@ def _parts(schedule: Schedule, workload: Workload) -> Iterator[tuple[ChunkOps, C
 
 
 def _over(ops: ChunkOps, stream: int) -> Iterator[Op]:
-    return (msgspec.structs.replace(op, stream=stream) for op in ops)
+    return (replace(op, stream=stream) for op in ops)
 
 
 PATTERNS: dict[str, Callable[..., Schedule]] = {
@@ -217,10 +218,10 @@ def digest(schedule: Schedule) -> str:
     """Return a short fingerprint of a schedule, which changes if a pattern builds another one than was measured."""
     # A fill that is not given was written as 1.0 once, and a kernel that the profile knows makes no use of it.
     ops = tuple(
-        msgspec.structs.replace(op, fill=1.0) if isinstance(op, Kernel) and op.fill is op.duration_s is None else op
+        replace(op, fill=1.0) if isinstance(op, Kernel) and op.fill is op.duration_s is None else op
         for op in schedule.ops
     )
-    measured = msgspec.structs.replace(schedule, ops=ops, unchunked=None)
+    measured = replace(schedule, ops=ops, unchunked=None)
     return hashlib.sha256(msgspec.json.encode(measured)).hexdigest()[:16]
 
 
@@ -228,7 +229,7 @@ def closed(schedule: Schedule) -> Schedule:
     """Return the schedule with a synchronisation of the whole device at its end."""
     if schedule.ops[-1] == Synchronize():
         return schedule
-    return msgspec.structs.replace(schedule, ops=(*schedule.ops, Synchronize()))
+    return replace(schedule, ops=(*schedule.ops, Synchronize()))
 
 
 @remembered
@@ -251,7 +252,7 @@ def with_timing_events(schedule: Schedule) -> Schedule:
     for event, stream in enumerate(others, stop + 1):
         after += (RecordEvent(event, stream), WaitEvent(event, first))
     cut = first_closing(schedule)
-    return msgspec.structs.replace(
+    return replace(
         schedule,
         ops=(*before, *schedule.ops[:cut], *after, RecordEvent(stop, first), *schedule.ops[cut:]),
         events=stop + 1 + len(others),
@@ -296,7 +297,7 @@ def costs_in(kind: str) -> Counter[str]:
 
 def round_s(host: Host, kind: str) -> float:
     """Return the seconds of a round of that kind. Raises InputError as :func:`costs_in` does."""
-    known = host if host.linear_s else msgspec.structs.replace(host, linear_s=host.kernel_s)
+    known = host if host.linear_s else replace(host, linear_s=host.kernel_s)
     return sum(float(getattr(known, name)) * times for name, times in costs_in(kind).items())
 
 
@@ -475,19 +476,17 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="line", t
     links_s: Times = ()
 
     def __post_init__(self) -> None:
-        what, n, issued, program = f"entry {self.key!r}", len(self.wall_s), len(self.issue_s), self.program
-        if len(self.device_s) not in (0, n) or issued not in (0, n) or (self.device_s and not issued):
-            raise InputError(f"{what}: device_s, wall_s and issue_s have different numbers of samples")
-        if program is not None and self.recipe is None:
+        what, of_program = f"entry {self.key!r}", self.program or ProgramTimes("")
+        if self.program is not None and self.recipe is None:
             raise InputError(f"{what}: is a program and has no case; measure it again")
-        beside = {"paces_s": self.paces_s, "links_s": self.links_s}
-        if program is not None:
-            beside["run_links_s"] = program.run_links_s
-        for name, times in beside.items():
-            if len(times) not in (n, 0):
+        if self.device_s and not self.issue_s:
+            raise InputError(f"{what}: has device_s and no issue_s; measure it again")
+        of_runs = {name: getattr(self, name) for name in ("device_s", "issue_s", "paces_s", "links_s")}
+        of_runs["run_links_s"] = of_program.run_links_s
+        for name, times in of_runs.items():
+            if len(times) not in (len(self.wall_s), 0):
                 raise InputError(f"{what}: {name} and wall_s have different numbers of samples")
-        of_kernels = () if program is None else (program.kernels_s, program.chunks_s)
-        for times in (self.device_s, self.wall_s, self.issue_s, *beside.values(), *of_kernels):
+        for times in (self.wall_s, *of_runs.values(), of_program.kernels_s, of_program.chunks_s):
             check_times(what, times)
 
     def build(self) -> Schedule:
