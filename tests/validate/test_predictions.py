@@ -24,15 +24,13 @@ from streamsim.program import Kernel
 from streamsim_validate import records
 from streamsim_validate.calibrate import host_calls
 from streamsim_validate.compare import DEVICE_BOUND, HOST_BOUND, compare, expectations, predict_device_s, profiles_of
-from streamsim_validate.compare.comparison import GOOD_CHOICE, share_within
+from streamsim_validate.compare.comparison import GOOD_CHOICE
 from streamsim_validate.compare.predictions import (
     FEWEST_REPEATS,
     at_speed,
     links_beside,
-    mixes_s,
     predict_wall_s,
     schedule_of,
-    speed_of,
     with_link,
 )
 from streamsim_validate.suites import sincos, stand_ins
@@ -197,22 +195,6 @@ def test_nothing_is_predicted_with_the_link_of_others_that_is_not_known() -> Non
     unseen = replace(entry, links_s=(0.0, *entry.links_s[1:]))
     (row,) = compare(a_record(a_run((unseen,), ()))).rows
     assert row.predicted_s == pytest.approx(usual_s, rel=0.005)
-
-
-def test_a_host_has_one_speed() -> None:
-    """1, 1.5 and 1.5 times as slow in the three mixes: 1.5 ** (2/3) for every call, none of which changes by itself."""
-
-    def slower(row: records.ChainRow) -> records.ChainRow:
-        kind, size, length, runs = row
-        return kind, size, length, tuple(run._replace(issue_s=1.5 * run.issue_s) for run in runs)
-
-    rows = GROUPS[0].probes
-    two = tuple(slower(row) if row[0] == "mix hkd" else row for row in rows)
-    assert [speed_of(mixes_s(some), mixes_s(rows)) for some in (rows, two)] == pytest.approx([1, 1.5 ** (2 / 3)])
-    late = profiles_of(a_run(early_and_late(), (records.Group(2, two),))).of(early_and_late()[1])
-    known = [(getattr(late.host, name), getattr(H200.host, name)) for name in records.CallCosts._fields]
-    of_calls = {late_s / usual_s for late_s, usual_s in known if usual_s}
-    assert max(of_calls) == pytest.approx(min(of_calls))
 
 
 def test_a_runs_profile_is_the_mean_of_its_calibrations() -> None:
@@ -402,7 +384,6 @@ def test_the_classes_and_the_choices_by_hand() -> None:
     entries = a_program(1, 100, 140), a_program(2, 100, 126), a_program(1, 9, 104, elements=4000)
     found = compare(of_programs(*entries, a_program(2, 9, 100, elements=4000)))
     assert sorted(choice.regret for choice in found.choices_of("cupy")) == pytest.approx([0.04, 140 / 126 - 1])
-    assert share_within(found.choices_of("cupy"), GOOD_CHOICE) == 0.5
     assert found.choices_of("cup") == []
 
 
@@ -440,7 +421,8 @@ def test_programs_drawn_after_the_model_was_made_take_what_is_predicted(name: st
     assert set(found.front_ends) == {"cupy", "pytorch", "cuda-c++"}
     errors = found.by_front_end()
     for front_end in found.front_ends:
-        assert share_within(found.choices_of(front_end), GOOD_CHOICE) >= 0.95
+        regrets = [choice.regret for choice in found.choices_of(front_end)]
+        assert sum(regret <= GOOD_CHOICE for regret in regrets) >= 0.95 * len(regrets)
         for klass, median, p95 in ((DEVICE_BOUND, 0.02, 0.08), (HOST_BOUND, 0.08, 0.25)):
             own = errors[f"{front_end} {klass}"]
             assert own.n >= 14

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from streamsim.answer import Answer, Pictures
-from streamsim.displayed import Result, attributes
+from streamsim.displayed import Result
 from streamsim.errors import short
 from streamsim.report import Table
 from streamsim.text import format_seconds
@@ -79,18 +79,8 @@ class Row(msgspec.Struct, frozen=True):
 
     def plain(self) -> dict[str, Any]:
         """Return the row as JSON and CSV hold it: units are in the names, errors in percent."""
-        return {
-            **attributes(self, "key", "connections"),
-            "status": "ok",
-            "class": self.klass,
-            **attributes(self, "pattern", "effect", "measured_s", "predicted_s"),
-            "error_percent": self.error * PERCENT,
-            "noise_percent": self.noise * PERCENT,
-            **attributes(self, "wall_s", "wall_predicted_s"),
-            "wall_error_percent": self.wall_error * PERCENT,
-            **attributes(self, "issue_s", "formulas_s"),
-            **(attributes(self, "front_end", "at_speed_s") if self.front_end else {}),
-        }
+        found = in_percent(self, "error", "wall_error")
+        return {"status": "ok", "class": found.pop("klass"), **found}
 
 
 Error = Callable[[Row], float]
@@ -267,21 +257,15 @@ class Comparison(Result, msgspec.Struct, frozen=True):
         return 0.0
 
     def _json(self) -> dict[str, Any]:
-        choices, summaries = self.choices, self.summaries
         return {
             "card": self.card,
             "suite": self.suite,
             "device": self.device,
-            "summaries": {kind: _plain(groups) for kind, groups in summaries.items()},
+            "summaries": {kind: _plain(groups) for kind, groups in self.summaries.items()},
             "wall": _plain(self.by_class(attrgetter("wall_error"))),
             "formulas": {name: _plain(groups) for name, groups in self.formulas.items()},
             "at_speed": _plain(self.by_front_end(attrgetter("at_speed_error"))),
-            "choice": {
-                "n": len(choices),
-                "within_1_percent_percent": share_within(choices, WITHIN) * PERCENT if choices else None,
-                "worst_percent": max(choice.regret for choice in choices) * PERCENT if choices else None,
-                "workloads": [in_percent(choice, "regret") for choice in choices],
-            },
+            "choice": {"workloads": [in_percent(choice, "regret") for choice in self.choices]},
             "unpredicted": self.unpredicted,
             "unmeasured": self.unmeasured,
             "schedules": [row.plain() for row in self.rows],
@@ -339,11 +323,6 @@ def choose(rows: Sequence[Row]) -> Choice:
     return Choice(
         picked.workload, picked.connections, picked.key, best.key, picked.measured_s, best.measured_s, picked.noise
     )
-
-
-def share_within(choices: Sequence[Choice], limit: float) -> float:
-    """Return the share of the choices whose pick is slower than the best measured by no more than ``limit``."""
-    return sum(choice.regret <= limit for choice in choices) / len(choices)
 
 
 # The answer

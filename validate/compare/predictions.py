@@ -206,33 +206,31 @@ def _calibrated(samples: dict[str, Any] | None) -> _Calibrated | None:
         return None
 
 
-def mixes_s(rows: Iterable[records.ChainRow]) -> dict[records.Chain, float]:
+def _mixes_s(rows: Iterable[records.ChainRow]) -> list[float]:
     """Return the seconds in which the host issued each of the mixes of calls.
 
-    {} unless all of them ran often enough, and none in 0 s: speeds are divided by them.
+    [] unless all of them ran often enough, and none in 0 s: speeds are divided by them.
     """
     known = {records.Chain(kind, size, n): [issue_s for *_, issue_s in runs] for kind, size, n, runs in rows}
-    found = {mix: known.get(mix, []) for mix in records.MIXES}
-    if any(len(runs) < FEWEST_REPEATS or min(runs) < records.SHORTEST_S for runs in found.values()):
-        return {}
-    return {mix: median(runs) for mix, runs in found.items()}
+    found = [known.get(mix, []) for mix in records.MIXES]
+    are_known = all(len(runs) >= FEWEST_REPEATS and min(runs) >= records.SHORTEST_S for runs in found)
+    return [median(runs) for runs in found] if are_known else []
 
 
-def speed_of(took_s: Mapping[records.Chain, float], usual_s: Mapping[records.Chain, float]) -> float:
-    """Return the time of the host's calls over the usual time, from the times of the same mixes.
+def _speeds(run: records.Run, known: Iterable[_Calibrated]) -> dict[int, float]:
+    """Return the time of calls over the calibrated time, by number of the group, from the probes of each group.
 
     The result is the geometric mean over the mixes. A host changes its speed for all calls at once. The medians of two
     mixes may fall on two of its speeds, so their difference says little about one call.
     """
-    return math.exp(mean(math.log(took_s[mix] / usual_s[mix]) for mix in usual_s))
-
-
-def _speeds(run: records.Run, known: Iterable[_Calibrated]) -> dict[int, float]:
-    """Return the time of calls over the calibrated time, by number of the group, from the probes of each group."""
-    calibrated = [found for one in known if (found := mixes_s(one.timings))]
-    usual_s = {mix: mean(one[mix] for one in calibrated) for mix in (calibrated[0] if calibrated else ())}
-    took_s = {group.number: mixes_s(group.probes) for group in run.groups if usual_s}
-    return {number: speed_of(own_s, usual_s) for number, own_s in took_s.items() if own_s}
+    calibrated = [found for one in known if (found := _mixes_s(one.timings))]
+    usual_s = [mean(each) for each in zip(*calibrated, strict=True)]
+    took_s = {group.number: _mixes_s(group.probes) for group in run.groups}
+    return {
+        number: math.exp(mean(math.log(took / usual) for took, usual in zip(own_s, usual_s, strict=True)))
+        for number, own_s in took_s.items()
+        if own_s and usual_s
+    }
 
 
 def _has_paces(entry: records.Entry) -> bool:
