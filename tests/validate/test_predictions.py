@@ -197,6 +197,19 @@ def test_nothing_is_predicted_with_the_link_of_others_that_is_not_known() -> Non
     assert row.predicted_s == pytest.approx(usual_s, rel=0.005)
 
 
+def test_a_host_has_one_speed() -> None:
+    """1, 1.5 and 1.5 times as slow in the three mixes: 1.5 ** (2/3) for every call, none of which changes by itself."""
+    probes = tuple(
+        (*row[:3], tuple(run._replace(issue_s=1.5 * run.issue_s) for run in row[3])) if row[0] == "mix hkd" else row
+        for row in GROUPS[0].probes
+    )
+    found = profiles_of(a_run(early_and_late(), (records.Group(2, probes),)))
+    assert found.speeds == pytest.approx({2: 1.5 ** (2 / 3)})
+    late = found.of(early_and_late()[1]).host
+    for name in records.CallCosts._fields:
+        assert getattr(late, name) == pytest.approx(found.speeds[2] * getattr(H200.host, name))
+
+
 def test_a_runs_profile_is_the_mean_of_its_calibrations() -> None:
     one, other = (changed(H200, {"h2d.bandwidth": bandwidth}) for bandwidth in ("50GB/s", "60GB/s"))
     run = replace(a_run((), ()), before=plain(one), after=plain(other))

@@ -25,12 +25,11 @@ from one run to the next. The kernels of programs are as uncertain as the calibr
 """
 
 import math
-import statistics
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property, partial
-from statistics import mean, median
+from statistics import fmean, mean, median
 from typing import Any
 
 import msgspec
@@ -116,7 +115,7 @@ def expected_beside(predict: Predict, changed_to: Callable[[float], Device], tim
 
 def beside_median(expected_s: np.ndarray, samples_s: Sequence[float]) -> float:
     """Return the seconds beside the median of ``samples_s``, all above 0, by what is expected of each."""
-    return statistics.median(samples_s) * float(np.median(expected_s / np.asarray(samples_s)))
+    return median(samples_s) * float(np.median(expected_s / np.asarray(samples_s)))
 
 
 @dataclass(frozen=True)
@@ -386,10 +385,8 @@ def compare(record: records.Record, device: Device | None = None) -> comparison.
 
 def _check_measured(record: records.Record) -> None:
     """Raise InputError when no schedule has samples: nothing but a table without lines would come of it."""
-    entries, what = (
-        [entry for _, entry in record.measured()],
-        f"the record of {record.suite!r} on {record.card.name} has",
-    )
+    entries = [entry for _, entry in record.measured()]
+    what = f"the record of {record.suite!r} on {record.card.name} has"
     if not entries:
         first = next((f"; {entry.key!r}: {entry.status}" for _, entry in record.skipped() if entry.status != "ok"), "")
         raise InputError(f"{what} no measured schedule{first}; measure again with `streamsim-validate run`")
@@ -409,12 +406,12 @@ def row_of(entry: records.Entry, run: records.Run, profiles: Profiles) -> compar
     recipe, program = entry.recipe, entry.program
     compared_s = entry.wall_s if program else entry.device_s
     measured_s, spread_s = records.median_and_spread(compared_s)
-    wall_s = statistics.median(entry.wall_s)
+    wall_s = median(entry.wall_s)
     if not min(measured_s, *(entry.wall_s if program else (wall_s,))) >= records.SHORTEST_S:
         raise InputError("a measured time is 0: there is nothing to compare with")
     if not entry.issue_s:
         raise InputError(f"entry {entry.key!r}: nothing says how long issuing it took; measure it again")
-    issue_s, key = statistics.median(entry.issue_s), "" if recipe is None else records.workload_key(recipe.workload)
+    issue_s, key = median(entry.issue_s), "" if recipe is None else records.workload_key(recipe.workload)
     case = case_of(entry, profiles)
     own = _of_program(entry, program, case, issue_s) if program else _of_replay(entry, case, issue_s)
     return comparison.Row(
@@ -436,7 +433,7 @@ def _of_replay(entry: records.Entry, case: Case, issue_s: float) -> dict[str, An
     """Return what a row says of a replayed schedule."""
     schedule, recipe = case.schedule, entry.recipe
     return {
-        "klass": classify(schedule, issue_s, statistics.median(entry.wall_s)),
+        "klass": classify(schedule, issue_s, median(entry.wall_s)),
         "predicted_s": case.predicted_s(partial(predict_device_s, schedule), entry.device_s),
         "wall_predicted_s": case.predicted_s(partial(predict_wall_s, records.closed(schedule)), entry.wall_s),
         "formulas_s": formulas(schedule, case.usual, None if recipe is None else recipe.workload),
@@ -445,16 +442,14 @@ def _of_replay(entry: records.Entry, case: Case, issue_s: float) -> dict[str, An
 
 def _of_program(entry: records.Entry, program: records.ProgramTimes, case: Case, issue_s: float) -> dict[str, Any]:
     """Return what a row says of a program: predicted with the host's speed beside it, and with the one of issuing."""
-    predict = partial(predict_wall_s, case.schedule)
+    predict, is_host_bound = partial(predict_wall_s, case.schedule), issue_s > PROGRAM_HOST_SHARE * median(entry.wall_s)
     calls = replace(case.schedule, ops=case.schedule.ops[:-1])  # without the synchronisation that ends it
     issuing_s = sum(lower(calls, case.device).call) / TICKS_PER_S
     then = case.at_speed(issue_s / max(records.SHORTEST_S, issuing_s))
     at_speed_s, slower = predict(then), case.slower(predict, then)
     predicted_s = case.predicted_s(predict, entry.wall_s, slower)
     return {
-        "klass": comparison.HOST_BOUND
-        if issue_s > PROGRAM_HOST_SHARE * statistics.median(entry.wall_s)
-        else comparison.DEVICE_BOUND,
+        "klass": comparison.HOST_BOUND if is_host_bound else comparison.DEVICE_BOUND,
         "predicted_s": predicted_s,
         "wall_predicted_s": predicted_s,
         "formulas_s": {},
@@ -549,9 +544,7 @@ def expectations(
     asked, found = {(row.connections, row.key): row for row in rows}, list[Expected]()
     for run in record.runs:
         profiles = profiles_of(run, device)
-        by_device: defaultdict[int, list[tuple[comparison.Row, Case]]] = defaultdict(
-            list
-        )  # those of a device share its draws
+        by_device = defaultdict[int, list[tuple[comparison.Row, Case]]](list)  # those of a device share its draws
         for entry in run.entries:
             if row := asked.get((run.connections, entry.key)):
                 case = case_of(entry, profiles)
@@ -612,10 +605,10 @@ def with_link_spread(device: Device, links: Iterable[Sequence[float]]) -> Device
     ``links``: for each program or schedule, their times beside its runs, over the usual time. A run shows the link no
     better than it changed from one run to the next.
     """
-    logs = [math.log(times / statistics.median(runs)) for runs in links for times in runs]
+    logs = [math.log(times / median(runs)) for runs in links for times in runs]
     if not device.spread or not logs:
         return device
-    varied = math.sqrt(statistics.fmean(log**2 for log in logs))
+    varied = math.sqrt(fmean(log**2 for log in logs))
     names = [f"{way}.duplex_bandwidth_bytes_per_s" for way in DIRECTIONS]
     own = {name: math.hypot(device.spread.get(name, 0.0), varied) for name in names}
     return replace(device, spread={**device.spread, **own})
