@@ -3,17 +3,15 @@
 from streamsim.diagnosis.diagnose import (
     APART,
     AS_MEANT,
+    MISTAKES,
+    STOPPED_EARLY,
     CandidateProgram,
     Diagnosis,
     Measured,
+    Mistake,
     NextMeasurement,
     Range,
     diagnose,
-)
-from streamsim.diagnosis.mistakes import (
-    MISTAKES,
-    STOPPED_EARLY,
-    Mistake,
     made,
     pairs,
 )

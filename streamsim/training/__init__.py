@@ -1,4 +1,3 @@
 """Training loops: the loop that a recording shows, and what a loop waits for."""
 
-from streamsim.training.recorded import loop_of
-from streamsim.training.waits import waits_for
+from streamsim.training.loops import loop_of, waits_for

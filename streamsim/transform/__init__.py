@@ -1,10 +1,10 @@
 """The same work issued in another way: each change of a program makes a schedule that could be run in its place.
 
-``changes`` are all of them by name, each of a ``Work``: a program on its device. ``ops`` says what single ops and
-streams are. ``dependences`` says what ops need of each other, which of them make a chunk, and issues them anew, free of
-races. ``chunks`` deals chunks or steps out, cuts and merges them, and copies ahead. The ``guard`` says which orders a
-change has lost, and the condition for each. ``calls_and_memory`` changes how the host calls and loads, and where its
-memory is, and captures parts. A ``repeated_step`` is a program read as a workload again.
+``changes`` are all of them by name, each of a ``Work``: a program on its device. ``work`` says what single ops and
+streams are, too. ``dependences`` says what ops need of each other, which of them make a chunk, and issues them anew,
+free of races. ``chunks`` deals chunks or steps out, cuts and merges them, and copies ahead. The ``guard`` says which
+orders a change has lost, and the condition for each. ``calls_and_memory`` changes how the host calls and loads, and
+where its memory is, and captures parts. A ``repeated_step`` is a program read as a workload again.
 """
 
 from streamsim.transform.calls_and_memory import (
@@ -16,11 +16,8 @@ from streamsim.transform.calls_and_memory import (
     holds_host,
     pinned,
     slow_calls,
-    unblocked,
 )
 from streamsim.transform.changes import (
-    CAN_BE_CUT,
-    IN_TIME,
     ISSUE_ORDERS,
     SAME_CALLS,
     TO_BE_SAID,
@@ -30,14 +27,19 @@ from streamsim.transform.changes import (
     changed,
     changed_by,
     in_making_order,
-    listed,
 )
 from streamsim.transform.chunks import chunk_count, in_chunks, in_pieces, in_streams, prefetched, steps_of, with_buffers
 from streamsim.transform.dependences import IN_ROUNDS, Dependences, dependences_of, still_ordered
 from streamsim.transform.guard import INDEPENDENT, NEEDS_NO_LEGACY, ORDERS_NO_STREAMS
-from streamsim.transform.ops import (
+from streamsim.transform.repeated_step import has_more, is_recorded, repeated_step
+from streamsim.transform.work import (
     COPIES_BACK,
     NON_BLOCKING,
+    LayersSource,
+    LoopSource,
+    Origin,
+    Source,
+    Work,
     has_legacy,
     is_of_a_call,
     is_work,
@@ -47,5 +49,3 @@ from streamsim.transform.ops import (
     without_legacy,
     working_streams,
 )
-from streamsim.transform.repeated_step import has_more, is_recorded, repeated_step
-from streamsim.transform.work import LayersSource, LoopSource, Origin, Source, Work

@@ -31,8 +31,7 @@ from streamsim.program import (
     WaitThread,
 )
 from streamsim.transform.chunks import own_work_s, steps_of
-from streamsim.transform.ops import is_load, is_of_a_call, is_work, last_work, working_streams
-from streamsim.transform.work import LoopSource, Work
+from streamsim.transform.work import LoopSource, Work, is_load, is_of_a_call, is_work, last_work, working_streams
 
 # Staging a copy of so many bytes flushes a core's own caches. What the host does behind it takes so many times as long
 # for so long: 1.6 to 2.2 times a step in four pairs of programs, pageable and pinned, on an H100.

@@ -45,8 +45,12 @@ from streamsim.transform.chunks import (
 )
 from streamsim.transform.dependences import IN_ROUNDS, dependences_of, still_ordered
 from streamsim.transform.guard import INDEPENDENT, NEEDS_NO_LEGACY, NEVER, Lost, lost_orders
-from streamsim.transform.ops import (
+from streamsim.transform.repeated_step import is_recorded
+from streamsim.transform.work import (
     COPIES_BACK,
+    LayersSource,
+    LoopSource,
+    Work,
     has_legacy,
     is_load,
     is_of_a_call,
@@ -58,8 +62,6 @@ from streamsim.transform.ops import (
     without_legacy,
     working_streams,
 )
-from streamsim.transform.repeated_step import is_recorded
-from streamsim.transform.work import LayersSource, LoopSource, Work
 
 # Of the gap between two kernels of a graph, the part that a profiler counts to a kernel launched by itself: 0.6 of 1.0
 # us, by five nets that PyTorch's profiler recorded live on an H100 and an H200 and that were captured then.
@@ -267,7 +269,7 @@ def _of_results(condition: str) -> Callable[[Work], str]:
 Undo = Callable[[Work, float], Work]
 
 
-def _undone(work: Work, ops: Iterable[Op], **fields: object) -> Work:
+def undone(work: Work, ops: Iterable[Op], **fields: object) -> Work:
     """Return the program with other ops, and other fields of its schedule."""
     schedule = replace(work.schedule, ops=tuple(ops), unchunked=None, **fields)
     return work if schedule == work.schedule else work.issued(schedule)
@@ -304,7 +306,7 @@ def pageable(meant: Work, level: float) -> Work:
         made = meant.with_options(memory="pageable")
     else:
         buffers = (replace(b, memory="pageable") if b.memory == "pinned" else b for b in meant.schedule.buffers)
-        made = _undone(meant, meant.schedule.ops, buffers=tuple(buffers))
+        made = undone(meant, meant.schedule.ops, buffers=tuple(buffers))
     rates = {}
     for name, link in (("h2d", meant.device.h2d), ("d2h", meant.device.d2h)):
         warm = link.pageable_bandwidth_bytes_per_s
@@ -346,7 +348,7 @@ def short_in_legacy(meant: Work, _: float) -> Work:
 def _beside_legacy(meant: Work, ops: Iterable[Op]) -> Work:
     if LEGACY_STREAM in meant.schedule.used_streams:
         return meant
-    return _undone(meant, ops, streams=("blocking",) * len(meant.schedule.streams))
+    return undone(meant, ops, streams=("blocking",) * len(meant.schedule.streams))
 
 
 def make_async() -> Change:
@@ -363,7 +365,7 @@ def make_async() -> Change:
 
 def blocking(meant: Work, _: float) -> Work:
     """Undo :func:`make_async`: each copy holds the host."""
-    return _undone(meant, (replace(op, blocking=True) if isinstance(op, Copy) else op for op in meant.schedule.ops))
+    return undone(meant, (replace(op, blocking=True) if isinstance(op, Copy) else op for op in meant.schedule.ops))
 
 
 def drop_sync() -> Change:
@@ -380,7 +382,7 @@ def drop_sync() -> Change:
 
 def waiting(meant: Work, _: float) -> Work:
     """Undo :func:`drop_sync`: the host waits behind each chunk."""
-    return _undone(meant, _behind_chunks(meant, Synchronize()))
+    return undone(meant, _behind_chunks(meant, Synchronize()))
 
 
 def _depth_first(config: Config) -> dict[str, Any]:
@@ -405,7 +407,7 @@ def allocating(meant: Work, level: float) -> Work:
     chunks = 1 + len(_behind_chunks(meant, Synchronize())) - len(meant.schedule.ops)
     most += copied / chunks / ALLOCATED_BYTES_PER_S
     work = HostWork(least + level * (most - least), "cudaMalloc")
-    return _undone(meant, [work, *_behind_chunks(meant, Synchronize(name="cudaFree"), work)])
+    return undone(meant, [work, *_behind_chunks(meant, Synchronize(name="cudaFree"), work)])
 
 
 def warm_calls() -> Change:
@@ -427,7 +429,7 @@ def first_run(meant: Work, level: float) -> Work:
     (least, most), ops = FIRST_RUN_S, meant.schedule.ops
     first = next((i for i, op in enumerate(ops) if isinstance(op, Kernel)), 0)
     loading = HostWork(least + level * (most - least), "loading the module")
-    return _undone(meant, [*ops[:first], loading, *ops[first:]])
+    return undone(meant, [*ops[:first], loading, *ops[first:]])
 
 
 def workers(count: int) -> Change:
@@ -504,7 +506,7 @@ def one_stream(meant: Work, _: float) -> Work:
 
     if len(meant.schedule.used_streams) < 2:
         return meant
-    return _undone(meant, (moved(op) for op in meant.schedule.ops if isinstance(op, Copy | Kernel | HostOp)))
+    return undone(meant, (moved(op) for op in meant.schedule.ops if isinstance(op, Copy | Kernel | HostOp)))
 
 
 def _has_own_streams(config: Config) -> bool:
@@ -513,17 +515,11 @@ def _has_own_streams(config: Config) -> bool:
 
 def order(name: str) -> Change:
     """Issue the same ops in another order: depth-first (chunk by chunk) or breadth-first (stage by stage)."""
-
-    def does(work: Work) -> str:
-        role = ", in the same three streams" * (work.pipeline is not None and work.pipeline.config.is_prefetch)
-        blocking = ", blocking as they are" * calls.holds_host(work.schedule.ops[:-1])
-        said = "breadth-first in rounds of one chunk a stream" if name == IN_ROUNDS else name
-        return f"issue the same ops in another order: {said}{role}{blocking}"
-
+    said = "breadth-first in rounds of one chunk a stream" if name == IN_ROUNDS else name
     return Change(
         f"--order {name}",
         lambda work: work.issued(*in_order(work.schedule, name)),
-        does,
+        f"issue the same ops in another order: {said}",
         of_config=lambda config: {"order": name} if {name, config.order} <= ISSUE_ORDERS else None,
     )
 
@@ -587,8 +583,6 @@ def buffers(times: int) -> Change:
         made = make(work)
         more = format_bytes(made.schedule.device_bytes - work.schedule.device_bytes)
         several = f"{times} device buffers in turn for each that they share" if times else "device buffers of their own"
-        if work.pipeline and made.pipeline and made.pipeline.config.buffers:
-            several = f"{made.pipeline.config.buffers} device buffers in place of {work.pipeline.config.slots}"
         return f"give chunks {several} ({more} more)"
 
     return Change(f"--buffers {times}", make, does)

@@ -38,7 +38,7 @@ from streamsim.program import (
 )
 from streamsim.races import touched, unnamed_memory
 from streamsim.transform.dependences import Dependences, conflicts_in, dependences_of, is_racy, issued, still_ordered
-from streamsim.transform.ops import NON_BLOCKING, Work, is_load, is_of_a_call, is_work, last_work, working_streams
+from streamsim.transform.work import NON_BLOCKING, CardOp, is_load, is_of_a_call, is_work, last_work, working_streams
 
 Origins = Sequence[tuple[int, ...]]  # of each copy and kernel the ops that it does
 NO_TABLES = frozenset[Region]()
@@ -61,7 +61,7 @@ def cut(ops: Sequence[Op], shared: Sequence[set[Region]], pieces: int) -> list[l
     return [[_piece(op, k, pieces, items, all_read) for k in range(pieces)] for op, all_read in wholes]
 
 
-def _ranges(op: Work, shared: set[Region]) -> list[int]:
+def _ranges(op: CardOp, shared: set[Region]) -> list[int]:
     if isinstance(op, Copy):
         return [op.bytes]
     return [region.bytes for region in op.reads + op.writes if region not in shared]
@@ -76,7 +76,7 @@ def _items(sizes: Sequence[int], ranges: Sequence[int], pieces: int) -> int:
     return items // together if items % together == 0 and items // together >= pieces else items
 
 
-def _piece(op: Work, piece: int, pieces: int, items: int, shared: set[Region]) -> Op:
+def _piece(op: CardOp, piece: int, pieces: int, items: int, shared: set[Region]) -> Op:
     """One of the pieces of a copy or kernel of so many items, which are cut as evenly as they can be; 0: by bytes."""
 
     def ends(size: int) -> tuple[int, int]:
@@ -175,7 +175,7 @@ def _steps(schedule: Schedule) -> list[range]:
     starts, behind = list[int](), 0  # behind the last op on the card, or wait or event
     has_worked = True  # whether the step has a kernel or a copy back
     for i, op in enumerate(schedule.ops[: last_work(schedule) + 1]):
-        if isinstance(op, Work):
+        if isinstance(op, CardOp):
             if not starts or (is_load(op) and has_worked):
                 starts.append(behind if starts else i)
                 has_worked = False
@@ -320,7 +320,9 @@ def in_pieces(schedule: Schedule, pieces: int, tables: frozenset[Region] = NO_TA
     for some in filter(None, members):
         found = cut([ops[i] for i in some], [needs.shared.get(i, set()) for i in some], pieces)
         if found is None:
-            raise _too_small([ops[i] for i in some], pieces)
+            least = min((op.bytes for i in some if isinstance(op := ops[i], Copy)), default=0)
+            what = f"a copy of {least} bytes" if least < pieces else "a kernel with fewer elements or bytes"
+            raise InputError(f"{what} cannot be cut into {pieces} pieces; give fewer")
         parts.update(zip(some, found, strict=True))
     warm_s, made, numbers, done = _warm_s(ops[own[0] : own[-1] + 1]), list[Op](), list[int](), 0
     for run in filter(None, runs):
@@ -344,12 +346,6 @@ def in_pieces(schedule: Schedule, pieces: int, tables: frozenset[Region] = NO_TA
     return replace(schedule, ops=tuple(made)), [(i,) for i in numbers if is_work(ops[i])]
 
 
-def _too_small(ops: Iterable[Op], pieces: int) -> InputError:
-    least = min((op.bytes for op in ops if isinstance(op, Copy)), default=0)
-    what = f"a copy of {least} bytes" if least < pieces else "a kernel with fewer elements or bytes"
-    return InputError(f"{what} cannot be cut into {pieces} pieces; give fewer")
-
-
 Costs = dict[tuple[str, bool], float]  # seconds by kind of op: of its call (True), or of the work before that
 
 
@@ -357,24 +353,24 @@ def _warm_s(ops: Sequence[Op]) -> Costs:
     """Return what calls, and the work for them, take if caches are warm: the fast quarter of those of a kind."""
     found: dict[tuple[str, bool], list[float]] = {}
     for before, op in pairwise((None, *ops)):
-        if isinstance(op, Work) and op.call_s is not None:
+        if isinstance(op, CardOp) and op.call_s is not None:
             found.setdefault((_kind(op), True), []).append(op.call_s)
-        if isinstance(op, Work) and isinstance(before, HostWork) and is_of_a_call(before):
+        if isinstance(op, CardOp) and isinstance(before, HostWork) and is_of_a_call(before):
             found.setdefault((_kind(op), False), []).append(before.duration_s)
     return {kind: sorted(seconds)[(len(seconds) - 1) // 4] for kind, seconds in found.items()}
 
 
 def _warmed(ops: Sequence[Op], warm_s: Costs) -> Iterator[Op]:
     for op, behind in pairwise((*ops, None)):
-        if isinstance(op, Work) and op.call_s is not None:
+        if isinstance(op, CardOp) and op.call_s is not None:
             yield replace(op, call_s=min(op.call_s, warm_s[_kind(op), True]))
-        elif isinstance(op, HostWork) and is_of_a_call(op) and isinstance(behind, Work):
+        elif isinstance(op, HostWork) and is_of_a_call(op) and isinstance(behind, CardOp):
             yield replace(op, duration_s=min(op.duration_s, warm_s[_kind(behind), False]))
         elif op is not None:
             yield op
 
 
-def _kind(op: Work) -> str:
+def _kind(op: CardOp) -> str:
     return op.direction if isinstance(op, Copy) else "kernel"
 
 
@@ -579,7 +575,7 @@ def _prefetched(schedule: Schedule, depth: int) -> tuple[Schedule, list[int]]:
 
 def _behind(ops: Sequence[Op], rest: Sequence[int], loaded: int, done: int) -> Iterator[tuple[int, Op]]:
     """Yield the rest of a step, whose work waits for the event ``loaded``, and ``done`` recorded behind that work."""
-    streams = {i: op.stream for i in rest if isinstance(op := ops[i], Work)}
+    streams = {i: op.stream for i in rest if isinstance(op := ops[i], CardOp)}
     first, last = min(streams, default=None), max(streams, default=None)
     for i in rest:
         if i == first:

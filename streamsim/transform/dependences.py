@@ -37,7 +37,7 @@ from streamsim.program import (
     remembered,
 )
 from streamsim.races import check, earlier_ops, repaired, touched
-from streamsim.transform.ops import (
+from streamsim.transform.work import (
     COPIES_BACK,
     COPIES_IN,
     NON_BLOCKING,

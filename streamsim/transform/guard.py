@@ -21,8 +21,7 @@ from streamsim.program import LEGACY_STREAM, Copy, Kernel, Op, Region, Schedule,
 from streamsim.races import HappensBefore, earlier_ops
 from streamsim.transform.chunks import is_by_steps, steps_of
 from streamsim.transform.dependences import dependences_of
-from streamsim.transform.ops import NON_BLOCKING, is_load, is_work, working_streams
-from streamsim.transform.work import Work
+from streamsim.transform.work import NON_BLOCKING, Work, is_load, is_work, working_streams
 
 INDEPENDENT = "your steps are independent"
 ORDERS_NO_STREAMS = "no stream needs the host's wait for another stream"

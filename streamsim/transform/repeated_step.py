@@ -6,7 +6,7 @@ it is. What a front end does for its calls is not in it, nor are waits but those
 """
 
 from collections.abc import Iterator, Sequence
-from itertools import groupby, pairwise
+from itertools import groupby, pairwise, zip_longest
 from math import fsum
 from statistics import median
 from typing import NamedTuple
@@ -18,7 +18,7 @@ from streamsim.errors import SHORTEST_KERNEL_S, InputError, shown
 from streamsim.text import format_bytes
 from streamsim.transform.chunks import own_work_s, steps_of
 from streamsim.transform.dependences import dependences_of
-from streamsim.transform.ops import COPIES_BACK, COPIES_IN, Work, is_of_a_call, last_work, stage_of
+from streamsim.transform.work import COPIES_BACK, COPIES_IN, CardOp, is_of_a_call, last_work, stage_of
 
 
 class RepeatedStep(NamedTuple):
@@ -40,13 +40,13 @@ def repeated_step(schedule: program.Schedule) -> RepeatedStep:
     if any(op.thread for op in schedule.ops):
         raise InputError("ops: issued by several host threads: a pipeline has one")
     ops, needs = schedule.ops, dependences_of(schedule)
-    stages = [stage_of(op) for op in ops if isinstance(op, Work)]
+    stages = [stage_of(op) for op in ops if isinstance(op, CardOp)]
     by_stage = stages == sorted(stages) and len(set(stages)) > 1 and not needs.is_racy
     order: program.Order = "breadth-first" if by_stage and len(needs.members) > 1 else "depth-first"
     places = needs.members if order == "breadth-first" else steps_of(schedule)
-    steps = [[op for i in some if isinstance(op := ops[i], Work)] for some in places]
+    steps = [[op for i in some if isinstance(op := ops[i], CardOp)] for some in places]
     if order == "breadth-first":  # the host's own work is shared out over the chunks
-        common = [op for i in sorted(needs.common) if isinstance(op := ops[i], Work)]
+        common = [op for i in sorted(needs.common) if isinstance(op := ops[i], CardOp)]
         before, after = ([op for op in common if stage_of(op) == stage] for stage in (COPIES_IN, COPIES_BACK))
         host_work_s = own_work_s(ops[: last_work(schedule)]) / len(steps)
     else:
@@ -68,7 +68,7 @@ def _host_work_s(of_steps_s: Sequence[float]) -> float:
     return fsum((max(first, usual), *others)) / len(of_steps_s)
 
 
-def _take_once(steps: list[list[Work]]) -> tuple[list[Work], list[Work]]:
+def _take_once(steps: list[list[CardOp]]) -> tuple[list[CardOp], list[CardOp]]:
     """Take out of the first step what it copies in, and out of the last what it copies back, beyond the others."""
     first, last = steps[0], steps[-1]
     more = len(first) - len(steps[1]) if len(steps) > 2 else 0
@@ -79,36 +79,37 @@ def _take_once(steps: list[list[Work]]) -> tuple[list[Work], list[Work]]:
     return before, after
 
 
-def _check_alike(steps: Sequence[Sequence[Work]]) -> None:
+def _check_alike(steps: Sequence[Sequence[CardOp]]) -> None:
     usual = steps[1]
     for k, step in enumerate(steps, 1):
-        for op, like in zip(step, usual, strict=False):
-            if not _are_alike(op, like):
+        for op, like in zip_longest(step, usual):
+            if op is None or like is None or not _are_alike(op, like):
                 raise InputError(f"step {k} has {_words(op)} where step 2 has {_words(like)}: they differ")
-        if len(step) != len(usual):
-            raise InputError(f"step {k} has {len(step)} copies and kernels, and step 2 {len(usual)}: they differ")
-    stages = [stage_of(op) for op in usual]
-    late = next((i for i, (a, b) in enumerate(pairwise(stages)) if a > b), None)
-    if late is not None:
-        raise InputError(
-            f"a step has {_words(usual[late + 1])} behind {_words(usual[late])}: a pipeline copies in, then runs"
-            " its kernels, then copies back"
-        )
+    for before, op in pairwise(usual):
+        if stage_of(op) < stage_of(before):
+            raise InputError(
+                f"a step has {_words(op)} behind {_words(before)}: a pipeline copies in, then runs its kernels, then"
+                " copies back"
+            )
 
 
-def _are_alike(op: Work, other: Work) -> bool:
+def _are_alike(op: CardOp, other: CardOp) -> bool:
     if isinstance(op, program.Copy) and isinstance(other, program.Copy):
         return op.direction == other.direction and abs(op.bytes - other.bytes) < program.ALIGN_BYTES
     return isinstance(op, program.Kernel) and isinstance(other, program.Kernel) and op.name == other.name
 
 
-def _words(op: Work) -> str:
+def _words(op: CardOp | None) -> str:
+    if op is None:
+        return "nothing"
     if isinstance(op, program.Copy):
         return f"a copy of {format_bytes(op.bytes)} {'to' if op.direction == 'h2d' else 'from'} the card"
     return f"the kernel {shown(op.name)}"
 
 
-def _workload(name: str, steps: Sequence[Sequence[Work]], before: list[Work], after: list[Work]) -> program.Workload:
+def _workload(
+    name: str, steps: Sequence[Sequence[CardOp]], before: list[CardOp], after: list[CardOp]
+) -> program.Workload:
     """What all steps do; arrays have at least 16 bytes a step, so that each can be cut at its steps."""
     least = program.ALIGN_BYTES * len(steps)
     sizes: dict[str, list[int]] = {"h2d": [], "d2h": []}
@@ -145,7 +146,7 @@ def _kernels(columns: Sequence[Sequence[program.Kernel]]) -> Iterator[program.Wo
         )
 
 
-def _config(schedule: program.Schedule, steps: Sequence[Sequence[Work]], order: program.Order) -> program.Config:
+def _config(schedule: program.Schedule, steps: Sequence[Sequence[CardOp]], order: program.Order) -> program.Config:
     streams: list[int] = []
     for k, step in enumerate(steps, 1):
         own = {op.stream for op in step}

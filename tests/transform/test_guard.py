@@ -36,8 +36,6 @@ from streamsim.program import (
 from streamsim.races import check, repaired
 from streamsim.search import best_program
 from streamsim.transform import (
-    CAN_BE_CUT,
-    IN_TIME,
     INDEPENDENT,
     NEEDS_NO_LEGACY,
     ORDERS_NO_STREAMS,
@@ -106,7 +104,7 @@ CHANGES = st.one_of(
     st.builds(make.prefetch, st.integers(1, 2)),
     st.builds(make.workers, st.integers(1, 3)),
 )
-MUST_BE_SAID = {INDEPENDENT, NEEDS_NO_LEGACY, CAN_BE_CUT}
+MUST_BE_SAID = {INDEPENDENT, NEEDS_NO_LEGACY, make.CAN_BE_CUT}
 
 
 def lost(before: Schedule, after: Schedule, conditions: tuple[str, ...], ahead: bool) -> Iterator[str]:
@@ -135,7 +133,7 @@ def lost(before: Schedule, after: Schedule, conditions: tuple[str, ...], ahead: 
             yield f"ops[{i}] overwrites what the step of ops[{k}] copied"
         elif earlier.stream == later.stream and steps[k] == steps[i]:
             yield f"ops[{i}] passes ops[{k}] of its step"
-        elif INDEPENDENT in conditions or (IN_TIME in conditions and _is_load(later) and not _is_load(earlier)):
+        elif INDEPENDENT in conditions or (make.IN_TIME in conditions and _is_load(later) and not _is_load(earlier)):
             continue
         elif not (ahead and isinstance(earlier, Kernel) and _copies_nothing_but_inputs(before.ops[: i + 1])):
             yield f"ops[{i}] passes ops[{k}]"
@@ -282,7 +280,7 @@ def test_a_copy_is_not_made_ahead_into_a_buffer_that_unnamed_kernels_may_read(op
     """A kernel that names no memory cannot be given a second buffer. Of two by hand, the other one is free."""
     schedule = plan(*ops, Synchronize(), streams=1, buffers=(*CARD, *HOST))
     if (ops, depth) == (TWO_BUFFERS, 1):
-        assert what_if(schedule, DEVICE, [make.prefetch(1)]).together.made.assumes == (IN_TIME,)
+        assert what_if(schedule, DEVICE, [make.prefetch(1)]).together.made.assumes == (make.IN_TIME,)
     else:
         with pytest.raises(InputError, match=r"^--prefetch \d: ops\[\d\] would not wait for ops\[\d\], .*: name "):
             what_if(schedule, DEVICE, [make.prefetch(depth)], independent=True)
@@ -293,7 +291,7 @@ def test_copies_of_a_loop_that_copies_nothing_back_are_made_ahead_without_a_cond
     ops = [op for _ in range(3) for op in (IN, kernel(1, 100))]
     assert what_if(plan(*ops, Synchronize()), DEVICE, [make.prefetch(1)]).together.made.assumes == ()
     ops = [op for _ in range(3) for op in (IN, kernel(1, 100), BACK)]
-    assert what_if(plan(*ops, Synchronize()), DEVICE, [make.prefetch(1)]).together.made.assumes == (IN_TIME,)
+    assert what_if(plan(*ops, Synchronize()), DEVICE, [make.prefetch(1)]).together.made.assumes == (make.IN_TIME,)
 
 
 HELD = replace(BACK, blocking=True)

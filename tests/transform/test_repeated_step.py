@@ -114,7 +114,7 @@ STEP = h2d(1, 64), kernel(1, 10), d2h(1, 64)
     [
         (STEP, "no step is repeated"),
         ((*STEP, *STEP, h2d(1, 32), *STEP[1:]), "step 3 has a copy of 32 B to the card where step 2 has a"),
-        ((*STEP, *STEP, *STEP[:2]), "step 3 has 2 copies and kernels, and step 2 3"),
+        ((*STEP, *STEP, *STEP[:2]), "step 3 has nothing where step 2 has a copy of 64 B from the card"),
         ((*STEP, *STEP, STEP[0], kernel(1, 9, name="b")), "step 3 has the kernel 'b' where step 2 has"),
         ((*STEP, kernel(1, 5)) * 2, "a step has the kernel 'kernel' behind a copy of 64 B from the card"),
         ((program.RecordEvent(0, 1), program.WaitEvent(0, 2), *STEP * 2), "streams wait for events"),
