@@ -151,12 +151,12 @@ SPIN_PROBE_S, SPIN_PROBE_CHAINS, SPIN_PROBE_RUNS = 50e-6, (4, 20), 7  # longer t
 class Bench:
     """The resources of a card's replayers: memory, compiled kernels, the stand-in's launch times.
 
-    ``allow_races``: also replay schedules whose output depends on luck. ``in_order``: every replay finds the hardware
-    queues as in a process of its own, if their number is known. ``launches``: of the stand-in, by number.
+    ``in_order``: every replay finds the hardware queues as in a process of its own, if their number is known.
+    ``launches``: of the stand-in, by number.
     """
 
-    def __init__(self, gpu: Gpu, allow_races: bool = False, in_order: bool = True) -> None:
-        self.gpu, self.allow_races, self.arena, self.launches = gpu, allow_races, Arena(gpu), count()
+    def __init__(self, gpu: Gpu, in_order: bool = True) -> None:
+        self.gpu, self.arena, self.launches = gpu, Arena(gpu), count()
         self.queue_order = QueueOrder(self, gpu.queues if in_order else 0)
         self._functions: dict[KernelSpec, int] = {}
         self._launch_s: dict[tuple[int, int], float] = {}
@@ -380,15 +380,14 @@ class Replayer:
     """A schedule made ready on a card: ``verify()`` its output, ``run()`` it for a sample.
 
     Its buffers must be in ``bench.arena`` (see :func:`prepare`). If they move, make a new replayer. Raises InputError
-    if the card cannot run the schedule, or if its ops race and ``bench`` does not allow races.
+    if the card cannot run the schedule, or if its ops race.
     """
 
     def __init__(self, schedule: program.Schedule, bench: Bench) -> None:
         self.schedule = closed(schedule)
         self._name = self.schedule.name or "the schedule"
         self._bench, self._cuda = bench, bench.gpu.cuda
-        if not bench.allow_races:
-            refuse_races(self.schedule, self._name)
+        refuse_races(self.schedule, self._name)
         self._expected: dict[Key, Bytes] = {}
         self._timing = bench.gpu.events(2, "timing")
         self._keep: list[object] = []

@@ -245,8 +245,8 @@ class Replays(Runner):
 
     most_turns = 10_000
 
-    def __init__(self, gpu: Gpu, allow_races: bool = False, probes: tuple[Schedule, ...] = ()) -> None:
-        self._gpu, self._bench, self._probes = gpu, Bench(gpu, allow_races), probes
+    def __init__(self, gpu: Gpu, probes: tuple[Schedule, ...] = ()) -> None:
+        self._gpu, self._bench, self._probes = gpu, Bench(gpu), probes
         self._beside: list[Replayer] = []
 
     def plan(self, items: Sequence[Planned], on_step: OnStep) -> list[Sequence[Planned]]:  # noqa: ARG002
