@@ -131,27 +131,23 @@ def bounced(schedule: Schedule) -> set[int]:
     if len(working_streams(schedule)) != 1:
         return set()
     found, loaded, again, pageable = set[int](), 0, 0, schedule.pageable_names
-    back, on_its_way = list[int](), list[int]()  # since the last kernel, with and without the host waiting
+    back, on_its_way = dict[int, int](), dict[int, int]()  # bytes since the last kernel, that the host has, or has not
     has_run = False
     for i, op in enumerate(schedule.ops):
         if isinstance(op, Kernel) or (isinstance(op, HostWork) and op.duration_s > PASSED_ON_S):
-            back, on_its_way, has_run = [], [], has_run or isinstance(op, Kernel)
+            back, on_its_way, has_run = {}, {}, has_run or isinstance(op, Kernel)
         elif isinstance(op, Synchronize):
-            back, on_its_way = back + on_its_way, []
+            back, on_its_way = back | on_its_way, {}
         elif isinstance(op, Copy) and op.direction == "h2d":
             loaded += op.bytes
-            same = next((k for k in back if _may_be_alike(schedule.ops[k], op)), None)
+            same = next((k for k, n_bytes in back.items() if n_bytes == op.bytes and op.device is None), None)
             if same is not None:
-                back.remove(same)
+                del back[same]
                 found |= {same, i}
                 again += op.bytes
         elif isinstance(op, Copy) and has_run and op.device is None:
-            (back if op.is_done_on_return(pageable) else on_its_way).append(i)
+            (back if op.is_done_on_return(pageable) else on_its_way)[i] = op.bytes
     return found if 2 * again >= loaded else set()
-
-
-def _may_be_alike(back: Op, load: Copy) -> bool:
-    return isinstance(back, Copy) and back.bytes == load.bytes and load.device is None
 
 
 def kept_on_card(schedule: Schedule) -> tuple[Schedule, list[tuple[int, ...]]]:
@@ -196,9 +192,9 @@ def slow_calls(work: Work) -> dict[int, float]:
     Of the copies and launches before the last work that say what they cost, those of ten times the usual time. A wait
     is none. A kernel's first launch may load its module, so that the usual launch is the median of later ones. Where
     at least three calls of a kind say what is usual, slow ones take at least 20 us, else 100 us, and the profile says
-    what is usual.
+    what is usual for the first call in a stream.
     """
-    schedule, device = work[:2]
+    schedule, host = work.schedule, work.device.host
     costs: dict[type[Op], list[tuple[int, float]]] = {}
     repeated, launched = dict[type[Op], list[float]](), set[str]()
     for i, op in enumerate(schedule.ops[: last_work(schedule) + 1]):
@@ -212,17 +208,11 @@ def slow_calls(work: Work) -> dict[int, float]:
     for kind, own in costs.items():
         again = repeated.get(kind, [])
         is_known = bool(again) and len(own) >= LEAST_CALLS
-        usual = median(again) if is_known else min(_usual_s(kind, device), median(cost for _, cost in own))
+        said_s = host.first_on_stream_s + (host.copy_s if kind is Copy else host.kernel_s + host.first_launch_s)
+        usual = median(again) if is_known else min(said_s, median(cost for _, cost in own))
         least = max(SLOW_S if is_known else ONLY_SLOW_S, SLOW_TIMES * usual)
         found |= {i: usual for i, cost in own if cost >= least and cost > SLOW_TIMES * usual}
     return found
-
-
-def _usual_s(kind: type[Op], device: Device) -> float:
-    """Return the seconds that a call of this kind takes if it is the first one in its stream, as the profile says."""
-    host = device.host
-    calls = {Copy: host.copy_s, Kernel: host.kernel_s + host.first_launch_s, Synchronize: host.synchronize_s}
-    return calls.get(kind, host.record_s) + host.first_on_stream_s
 
 
 def without_slow_calls(work: Work) -> Schedule:
@@ -250,17 +240,17 @@ LEAST_OPS = 3  # copies and kernels: a graph of fewer saves no call
 LEAST_TIMES = 2  # that a part comes again: capturing it costs as much as issuing it
 
 
-def with_step_graphs(schedule: Schedule, device: Device) -> Schedule | None:
-    """Return the schedule with what comes again between two waits as graphs; None if nothing comes again.
+def with_step_graphs(schedule: Schedule, device: Device) -> Schedule:
+    """Return the schedule with what comes again between two waits as graphs.
 
-    None also if another thread has work of its own: which calls it makes beside a graph is not known.
+    Raises InputError if nothing comes again, or if another thread has work of its own: which calls it makes beside a
+    graph is not known.
     """
-    if any(op.thread and isinstance(op, HostWork) and not is_of_a_call(op) for op in schedule.ops):
-        return None
     parts = _parts(schedule)
     times = Counter(form for _, form in parts if form)
-    if max(times.values(), default=0) < LEAST_TIMES:
-        return None
+    works_beside = any(op.thread and isinstance(op, HostWork) and not is_of_a_call(op) for op in schedule.ops)
+    if works_beside or max(times.values(), default=0) < LEAST_TIMES:
+        raise InputError("--step-graphs: nothing that can be captured comes again between two waits of the host")
     found: list[Op] = []
     for ops, form in parts:
         found += _captured(ops, device) if form and times[form] >= LEAST_TIMES else ops

@@ -726,10 +726,7 @@ def step_graphs() -> Change:
             raise InputError("--step-graphs: the program is one CUDA graph already; issue it op by op with --live")
         if has_legacy(work.schedule):
             raise InputError("--step-graphs: no graph can hold the legacy default stream's order; add --off-legacy")
-        made = calls.with_step_graphs(work.schedule, work.device)
-        if made is None:
-            raise InputError("--step-graphs: nothing that can be captured comes again between two waits of the host")
-        return _still_ordered(work, made)
+        return _still_ordered(work, calls.with_step_graphs(work.schedule, work.device))
 
     return Change("--step-graphs", make, "launch what comes again between two waits as a CUDA graph", SAME_CALLS)
 
@@ -740,20 +737,18 @@ def step_graphs() -> Change:
 def connections(count: int) -> Change:
     """Give the device ``count`` hardware queues."""
     words = f"set CUDA_DEVICE_MAX_CONNECTIONS={count}"
-    return Change(
-        f"--set-connections {count}",
-        lambda work: work._replace(device=work.device.with_connections(count)),
-        words,
-        of_loop=lambda was: OfLoop(replace(was, card=was.card.with_connections(count)), words),
-    )
+    return _of_device(f"--set-connections {count}", words, lambda device: device.with_connections(count))
 
 
 def on_device(device: Device) -> Change:
     """Run the program on another device."""
-    words = f"run it on {device.name}"
+    return _of_device(f"--on-device {device.name}", f"run it on {device.name}", lambda _: device)
+
+
+def _of_device(option: str, words: str, other: Callable[[Device], Device]) -> Change:
     return Change(
-        f"--on-device {device.name}",
-        lambda work: work._replace(device=device),
+        option,
+        lambda work: work._replace(device=other(work.device)),
         words,
-        of_loop=lambda was: OfLoop(replace(was, card=device), words),
+        of_loop=lambda was: OfLoop(replace(was, card=other(was.card)), words),
     )
