@@ -22,46 +22,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streamsim import program, rules
-from streamsim.compiled.loop import (
-    AT,
-    BODY,
-    BUFFERS,
-    CHUNK,
-    COMPUTE,
-    CONFIG,
-    COST,
-    ENGINES,
-    EVENT,
-    EXTRA,
-    GRAPH,
-    ISSUED,
-    LARGEST,
-    NONE,
-    NOT_YET,
-    OP,
-    PASS,
-    QUEUES,
-    RUN,
-    SEGMENT,
-    STEP,
-    THREAD,
-    WITH_ROLES,
-    Array,
-    called,
-    card_of,
-    compiled,
-    cost_row,
-    engine_of_kind,
-    hand_overs_of,
-    inlined,
-    most_ticks,
-    new_state,
-    overhead_of,
-    rule,
-    run,
-    run_loop,
-    uintp,
-)
+from streamsim.compiled import loop as twin
+from streamsim.compiled.loop import BUFFERS, COMPUTE, ENGINES, NONE, NOT_YET, QUEUES, Array, inlined, run_loop, uintp
 from streamsim.device import Device
 from streamsim.lowering import ChunkCosts, OpCost, call_ticks, lower, surcharges_of
 from streamsim.program import ChunkLoop, Config, Issue, Launch, Order, Prepare, RecordStep, Workload
@@ -69,8 +31,8 @@ from streamsim.rules import KERNEL, KINDS, MANY, NEVER, NO_STREAM, NOBODY, NOTHI
 
 # The loops of all issue orders, as tables
 
-queue_of, reset_after_wait, runs_on = map(rule, (rules.queue_of, rules.reset_after_wait, rules.runs_on))
-turn_surcharge, work_surcharge = map(rule, (rules.turn_surcharge, rules.work_surcharge))
+queue_of, reset_after_wait, runs_on = map(twin.rule, (rules.queue_of, rules.reset_after_wait, rules.runs_on))
+turn_surcharge, work_surcharge = map(twin.rule, (rules.turn_surcharge, rules.work_surcharge))
 CALLED_OWN, CALLED_RECORD, CALLED_WAIT = rules.OWN_WORK, rules.RECORD, rules.WAIT
 Jobs = tuple[int, int, int, int, int]
 Row = tuple[int, ...]
@@ -107,7 +69,7 @@ def loop_tables(stages: program.Stages, jobs: Jobs) -> LoopTables:
                 steps += rows
             passes.append((first_body, len(bodies), once, any(follows for _, follows in some), later))
         of_loop[order, ring] = first, len(passes)
-    return LoopTables(np.array(passes, PASS), np.array(bodies, BODY), np.array(steps, STEP), of_loop)
+    return LoopTables(np.array(passes, twin.PASS), np.array(bodies, twin.BODY), np.array(steps, twin.STEP), of_loop)
 
 
 def _passes(loop: ChunkLoop, jobs: Jobs) -> Iterator[tuple[list[tuple[list[Row], bool]], bool, bool]]:
@@ -164,7 +126,7 @@ Scratch = namedtuple(
 )
 
 
-@called
+@twin.called
 def _clear(config, scratch):
     """Reset the state: no op is issued yet, to any queue or in any stream."""
     streams, thread, at = config.streams, scratch.threads[0], scratch.at[0]
@@ -393,7 +355,7 @@ def _steps(config, tables, scratch, this, body, chunk, own, hands_over):
         own.stream = 0
 
 
-@called
+@twin.called
 def _lay_out(config, tables, scratch):
     """Lay out the ops and segments of a configuration; ``scratch.at`` holds their numbers."""
     _clear(config, scratch)
@@ -415,7 +377,7 @@ def _lay_out(config, tables, scratch):
     _end(scratch)
 
 
-@compiled
+@twin.compiled
 def run_patterns(sources):
     """Make the function that lays out configurations and runs them."""
 
@@ -471,22 +433,22 @@ class _CostTable:
 
     def __init__(self, workload: Workload, device: Device) -> None:
         self.workload, self.device = workload, device
-        self._fixed = card_of(device), hand_overs_of(device), engine_of_kind(device)
+        self._fixed = twin.card_of(device), twin.hand_overs_of(device), twin.engine_of_kind(device)
         launches = sum(kernel.launches for kernel in workload.kernels)
         once = len(workload.h2d_once), len(workload.d2h_once)
         self.jobs = (len(workload.inputs), launches, len(workload.outputs), *once)
         self.numbers = _numbers_of(workload)
         self.passes = loop_tables(program.stages_of(workload), self.jobs)
-        self._overhead = overhead_of(device)
+        self._overhead = twin.overhead_of(device)
         self._chunks: dict[tuple[Any, ...], tuple[int, int]] = {}  # results of ``_chunk``
         self._ways: dict[tuple[Any, ...], int] = {}  # the place of the cut, by _WAY
-        self._cuts, self._costs, self._runs = _Records(CONFIG), _Records(COST), _Records(RUN)
+        self._cuts, self._costs, self._runs = map(_Records, (twin.CONFIG, twin.COST, twin.RUN))
         self._cuts.count = 1  # cuts are configurations without their streams; the first one is built as a schedule
         self._calls = {launch: call_ticks(launch, device) for launch in program.LAUNCHES}
         # By launch: the cost of a record. The cost of a wait is behind it.
         self._events = {
             launch: self._costs.add(
-                [cost_row(OpCost(NOTHING, calls[kind])) for kind in (program.RecordEvent, program.WaitEvent)]
+                [twin.cost_row(OpCost(NOTHING, calls[kind])) for kind in (program.RecordEvent, program.WaitEvent)]
             )
             for launch, calls in self._calls.items()
         }
@@ -510,8 +472,10 @@ class _CostTable:
         streams = [config.streams for config in configs]
         rows = self._cuts.rows[places]
         rows["streams"] = np.where(rows["roles"], rows["streams"], np.minimum(rows["streams"], streams))
-        issued = np.where(rows["roles"], WITH_ROLES + rows["streams"], ISSUED + np.minimum(rows["streams"], MANY))
-        rows["hand_overs"] = np.where(rows["graph"], GRAPH, issued)
+        issued = np.where(
+            rows["roles"], twin.WITH_ROLES + rows["streams"], twin.ISSUED + np.minimum(rows["streams"], MANY)
+        )
+        rows["hand_overs"] = np.where(rows["graph"], twin.GRAPH, issued)
         return rows
 
     def _add(self, way: tuple[Any, ...], config: Config) -> int:
@@ -544,7 +508,7 @@ class _CostTable:
         nodes = chunks * sum(self.jobs[:3]) + sum(self.jobs[3:]) - absent
         begins = 0 if launch == "live" else ticks(self.device.host.graph_launch_s)
         work = [ticks(self.workload.host_s(part)) for part in parts]
-        if begins + chunks * max(work) + (nodes + 8 * chunks) * most > LARGEST:
+        if begins + chunks * max(work) + (nodes + 8 * chunks) * most > twin.LARGEST:
             return None
         cut = [part.d2h_once if config.slots else part.inputs + part.outputs + part.d2h_once for part in parts]
         ends = list(accumulate(part.many for part in parts))
@@ -575,8 +539,8 @@ class _CostTable:
             costs, numbers = (costs_of.once(), repeat(0)) if part is None else (costs_of.chunk(part), 2 * self.numbers)
             if part is not None and launch == "graph":
                 costs += costs_of.chunk(part, "graph")
-            most = max((most_ticks(cost, self._overhead) for cost in costs), default=0)
-            self._chunks[key] = self._costs.add(list(map(cost_row, costs, numbers))), most
+            most = max((twin.most_ticks(cost, self._overhead) for cost in costs), default=0)
+            self._chunks[key] = self._costs.add(list(map(twin.cost_row, costs, numbers))), most
         return self._chunks[key]
 
     def run(self, rows: Array, tables: CostTables) -> Array:
@@ -584,7 +548,7 @@ class _CostTable:
         found = np.zeros(len(rows), np.int64)
         if len(rows):
             chunks, streams = int(rows["chunks"].max()), int(rows["streams"].max())
-            state = new_state(self.device, chunks * self.jobs[1])
+            state = twin.new_state(self.device, chunks * self.jobs[1])
             run_patterns(rows, tables, self._scratch(chunks, streams), state, found)
         return found
 
@@ -595,16 +559,16 @@ class _CostTable:
         _, bodies, steps, _ = self.passes  # all loops together: an upper limit
         waits = len(steps) * chunks + 2 * streams
         return Scratch(
-            ops=np.empty(ops, OP),
-            segments=np.empty(ops + 1, SEGMENT),
+            ops=np.empty(ops, twin.OP),
+            segments=np.empty(ops + 1, twin.SEGMENT),
             host_waits=np.empty(ops + 1, np.int32),
-            extra=np.empty(waits, EXTRA),
+            extra=np.empty(waits, twin.EXTRA),
             calls=np.empty(ops, np.int64),
-            threads=np.empty(1, THREAD),
-            at=np.empty(1, AT),
-            chunks=np.empty(len(bodies), CHUNK),
+            threads=np.empty(1, twin.THREAD),
+            at=np.empty(1, twin.AT),
+            chunks=np.empty(len(bodies), twin.CHUNK),
             waiting=np.empty(streams, np.int32),
-            events=np.empty((chunks, 1 + steps["event"].max()), EVENT),
+            events=np.empty((chunks, 1 + steps["event"].max()), twin.EVENT),
             last=np.empty(streams, np.int32),
             kinds=np.empty(streams, np.int32),
             tails=np.empty(ENGINES * QUEUES, np.int32),
@@ -659,5 +623,5 @@ def makespans(
         with ThreadPoolExecutor(threads) as pool:
             list(pool.map(run_rows, [can[k::threads] for k in range(threads)]))
     for k in np.flatnonzero(found == LEFT_OUT).tolist():  # built as a schedule, what the kernel cannot lay out
-        found[k] = round(run(lower(configs[k].schedule(workload), device)).makespan_s * 1e9)
+        found[k] = round(twin.run(lower(configs[k].schedule(workload), device)).makespan_s * 1e9)
     return found

@@ -39,23 +39,7 @@ from streamsim.errors import LARGEST_BYTES
 from streamsim.lowering import Lowered, OpCost, Segments, copy_rate, hand_over_table, surcharges_of
 from streamsim.model import OpTimes, complete_events, timeline_of
 from streamsim.program import Launch
-from streamsim.rules import (
-    CROWD,
-    FULL_CARD,
-    KERNEL,
-    MANY,
-    MOST_QUEUES,
-    NEVER,
-    NO_HEAD,
-    NOTHING,
-    PACES,
-    Arbiter,
-    Caller,
-    Head,
-    Surcharges,
-    new_arbiter,
-    ticks,
-)
+from streamsim.rules import CROWD, FULL_CARD, KERNEL, MANY, NEVER, NO_HEAD, NOTHING, ticks
 from streamsim.timeline import Timeline
 
 Array = np.ndarray[Any, Any]
@@ -66,7 +50,7 @@ NOT_YET = -1  # used as a tick
 ENDED = -1  # used as a number of pending waits
 H2D, D2H, COMPUTE = 0, 1, 2  # engines; a single copy engine is the first, and without one the first runs all
 ENGINES = 3
-QUEUES = MOST_QUEUES  # places for an engine's heads; the last engine in use has more
+QUEUES = rules.MOST_QUEUES  # places for an engine's heads; the last engine in use has more
 
 
 def _record(whole: str, i4: str = "", u1: str = "", **tables: int) -> np.dtype[Any]:
@@ -82,7 +66,9 @@ CARD = _record("submit wake linked crowds concurrent copy_connections kernel_con
 # the idle share of the card, if 0 to PACES PACES-ths of its threads are held. latency: alone, for each level of
 # crowding; then beside a copy in the other direction.
 COST = _record(
-    "kind call duration units alone shared fill threads warps drain number holds", idle=PACES + 1, latency=2 * CROWD
+    "kind call duration units alone shared fill threads warps drain number holds",
+    idle=rules.PACES + 1,
+    latency=2 * CROWD,
 )
 # tick: when the op is ready, so far; after its end, its end. arrival: when the card has it; NEVER before its call.
 # after, behind: the next op of its stream and of its hardware queue, or NONE. extra: the first of the other waits for
@@ -101,8 +87,8 @@ THREAD = _record("segment called awaited returns")
 # an event. next: another wait for the same op, or NONE. While a program is laid out: before: the other op; source: its
 # stream; beside: another wait of the waiting op, or NONE.
 EXTRA = _record("", i4="op crosses next before source beside")
-ENGINE = _record(f"heads {' '.join(field.name for field in fields(Arbiter))}")  # heads: how many its queues have
-HEAD = _record(" ".join(field.name for field in fields(Head)))
+ENGINE = _record(f"heads {' '.join(field.name for field in fields(rules.Arbiter))}")  # heads: how many its queues have
+HEAD = _record(" ".join(field.name for field in fields(rules.Head)))
 # end: the end of its work; warps: its threads while the card is divided by warps, 0 once it has its share.
 RUNNING = _record("op cost since share end left warps")
 DRAINING = _record("op tick")  # a kernel whose work is done, and when it ends
@@ -113,7 +99,7 @@ ARRIVING = _record("op tick")  # a kernel that waits for copies, and when the ca
 # call. Then the surcharges of calls.
 CONFIG = _record(
     "roles graph chunks streams slots passes_from passes_to runs_from runs_to once behind record wait launch"
-    f" {' '.join(Surcharges._fields)} hand_overs"
+    f" {' '.join(rules.Surcharges._fields)} hand_overs"
 )
 # A pass over the chunks: its bodies; once: it has one round; follows: one of its bodies follows; later: it comes after
 # the first pass of a program with kernels. A body: its steps, and whether it follows. A step: what it does; its stream
@@ -126,7 +112,7 @@ BUFFERS = -1  # used as a distance: the number of buffers
 # The state while a program is laid out: the numbers of ops, segments and waits; the chunk for which the host entered a
 # stream; whether the next op is the first of its chunk; the host's calls. For each body: the next stream, and the run
 # of its chunk.
-AT = _record(f"ops segments waits chunk leads {' '.join(field.name for field in fields(Caller))}")
+AT = _record(f"ops segments waits chunk leads {' '.join(field.name for field in fields(rules.Caller))}")
 CHUNK = _record("stream run")
 EVENT = _record("", i4="op stream")
 # Equal chunks in a row: the one behind the last, the first cost of their ops, ticks of host work before each, and
@@ -147,7 +133,7 @@ def new_state(device: Device, kernels: int) -> tuple[Array, ...]:
         np.zeros(device.compute.concurrent_kernels, RUNNING),
         np.empty(kernels, DRAINING),  # memory that is never written costs nothing
         np.empty(kernels, ARRIVING),
-        np.array([(0, *astuple(new_arbiter(profile.arbitration))) for profile in profiles], ENGINE),
+        np.array([(0, *astuple(rules.new_arbiter(profile.arbitration))) for profile in profiles], ENGINE),
     )
 
 
