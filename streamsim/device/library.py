@@ -426,10 +426,6 @@ KINDS: dict[str, type[msgspec.Struct]] = {
     "loop": LoopFile,
     "device": Device,
 }
-# The types that a TOML file may hold in place of a table.
-_IN_PLACE_OF_TABLE = {
-    f"#/$defs/{WorkloadKernel.__name__}": ("string", "number"),
-}
 
 
 def schema(kind: str) -> dict[str, Any]:
@@ -451,7 +447,7 @@ def _or_text(node: Any) -> Any:
         return node
     if node.get("type") in ("integer", "number"):
         return {**node, "type": [node["type"], "string"]}
-    if other := _IN_PLACE_OF_TABLE.get(node.get("$ref", "")):
-        return {"anyOf": [node, *({"type": kind} for kind in other)]}
+    if node.get("$ref") == f"#/$defs/{WorkloadKernel.__name__}":  # text or a number may stand for a kernel's table
+        return {"anyOf": [node, {"type": "string"}, {"type": "number"}]}
     unchanged = ("default", "additionalProperties")  # a spread has arbitrary names, and its values must be numbers
     return {key: value if key in unchanged else _or_text(value) for key, value in node.items()}

@@ -13,21 +13,7 @@ from typing import Annotated, Any, NamedTuple
 import msgspec
 
 from streamsim import errors
-from streamsim.device.tables import (
-    MOST_CONNECTIONS,
-    Compute,
-    CopyEngines,
-    Field,
-    FieldSpec,
-    FrontEnd,
-    HandOver,
-    Host,
-    KernelCost,
-    LinkDirection,
-    ProfileTable,
-    fields_of,
-    paces,
-)
+from streamsim.device import tables
 from streamsim.program import Kernel
 from streamsim.text import format_bytes
 
@@ -61,7 +47,7 @@ class Occupancy(NamedTuple):
     resident: float = 0.0
 
 
-class Device(ProfileTable, frozen=True):
+class Device(tables.ProfileTable, frozen=True):
     """A device profile: a card, its link and its host.
 
     - ``h2d``, ``d2h``, ``copy_engines``, ``compute``, ``hand_over``, ``host``: tables of numbers and rules.
@@ -78,30 +64,30 @@ class Device(ProfileTable, frozen=True):
 
     name: str
     description: str
-    connections: Annotated[int, FieldSpec(least=1, most=MOST_CONNECTIONS)]
-    h2d: LinkDirection
-    d2h: LinkDirection
-    copy_engines: CopyEngines
-    compute: Compute
-    hand_over: HandOver
-    host: Host
+    connections: Annotated[int, tables.FieldSpec(least=1, most=tables.MOST_CONNECTIONS)]
+    h2d: tables.LinkDirection
+    d2h: tables.LinkDirection
+    copy_engines: tables.CopyEngines
+    compute: tables.Compute
+    hand_over: tables.HandOver
+    host: tables.Host
     sources: dict[str, str]
     spread: dict[str, float] = msgspec.field(default_factory=dict)
     schema_version: int = SCHEMA_VERSION
     memory_bytes: errors.Bytes | None = None
     link: str = ""
-    front_ends: dict[str, FrontEnd] = msgspec.field(default_factory=dict)
+    front_ends: dict[str, tables.FrontEnd] = msgspec.field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.schema_version != SCHEMA_VERSION:
             raise errors.InputError(f"schema_version = {self.schema_version!r}: this streamsim reads {SCHEMA_VERSION}")
-        ProfileTable.__post_init__(self)
+        tables.ProfileTable.__post_init__(self)
         if not self.name.strip() or "," in self.name:
             raise errors.InputError(
                 f"name = {errors.shown(self.name)}: expected a name without commas, which stand between devices"
             )
         for name, calls in self.front_ends.items():
-            errors.check_is(f"front_ends.{name}", calls, FrontEnd)
+            errors.check_is(f"front_ends.{name}", calls, tables.FrontEnd)
             _check_source(f"front_ends.{name}.source", calls.source)
         _check_sources(self)
 
@@ -167,14 +153,14 @@ class Device(ProfileTable, frozen=True):
         full = self.compute.resident_threads
         if kernel.duration_s is not None or full < steps:
             return even_paces(steps)
-        return (0.0, *paces(self.cost_of(kernel), full, self.compute.floor_s, steps))
+        return (0.0, *tables.paces(self.cost_of(kernel), full, self.compute.floor_s, steps))
 
     @property
     def runs_side_by_side(self) -> bool:
         """True if kernels may use the card while another one drains: its threads are known and it has copy engines."""
         return self.compute.resident_threads > 0 and self.copy_engines.count > 0
 
-    def cost_of(self, kernel: Kernel) -> KernelCost:
+    def cost_of(self, kernel: Kernel) -> tables.KernelCost:
         """Return the measured cost of a kernel by its name and parameter. Raises InputError if the profile has none."""
         for cost in self.compute.kernels:
             if (cost.name, cost.parameter) == (kernel.name, kernel.parameter):
@@ -213,16 +199,16 @@ def number_names(device: Device) -> set[str]:
     return {name for name, value in values.items() if type(value) in (int, float) or (value and type(value) is tuple)}
 
 
-def tables_of(device: Device) -> dict[str, ProfileTable]:
+def tables_of(device: Device) -> dict[str, tables.ProfileTable]:
     """Return the tables of a profile, by name."""
     parts = {name: getattr(device, name) for name in device.__struct_fields__}
-    return {name: part for name, part in parts.items() if isinstance(part, ProfileTable)}
+    return {name: part for name, part in parts.items() if isinstance(part, tables.ProfileTable)}
 
 
-def declared(device: Device) -> Iterator[tuple[str, ProfileTable, Field]]:
+def declared(device: Device) -> Iterator[tuple[str, tables.ProfileTable, tables.Field]]:
     """Yield the dotted name of every field of the tables, its table, and its declaration."""
     for name, table in tables_of(device).items():
-        for field in fields_of(type(table)):
+        for field in tables.fields_of(type(table)):
             yield f"{name}.{field.name}", table, field
 
 
@@ -259,13 +245,13 @@ def with_values(device: Device, values: Mapping[str, Any]) -> Device:
     for name, value in values.items():
         table, _, field = name.partition(".")
         new.setdefault(table, {})[field] = value
-    tables: dict[str, ProfileTable] = {}
+    changed: dict[str, tables.ProfileTable] = {}
     for table, fields in new.items():
         try:
-            tables[table] = msgspec.structs.replace(getattr(device, table), **fields)
+            changed[table] = msgspec.structs.replace(getattr(device, table), **fields)
         except errors.InputError as error:
             raise errors.InputError(f"{table}.{error}") from None
-    return msgspec.structs.replace(device, **tables)
+    return msgspec.structs.replace(device, **changed)
 
 
 # A part of a launch

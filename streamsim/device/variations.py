@@ -24,19 +24,10 @@ from typing import Any
 
 import msgspec
 
+from streamsim.device import tables
 from streamsim.device.library import as_device
 from streamsim.device.profile import LIMITED, Device, declared, tables_of, with_values
-from streamsim.device.tables import (
-    DIRECTIONS,
-    EFFECTS,
-    TIMES,
-    FrontEnd,
-    KernelCost,
-    ProfileTable,
-    SameAs,
-    fields_of,
-    restored,
-)
+from streamsim.device.tables import DIRECTIONS, EFFECTS
 from streamsim.errors import LONGEST_S, SHORTEST_KERNEL_S, InputError, check_of, shown
 from streamsim.text import parser_for, unit_of
 
@@ -54,11 +45,9 @@ ELSEWHERE = {"connections": "--connections", "memory_bytes": "--memory-limit"}  
 
 def names(device: Device) -> dict[str, Value]:
     """Return every number and rule of the profile that can be changed, by dotted name (``link.`` has H2D's values)."""
-    tables = {**tables_of(device), BOTH: device.h2d}
+    parts = {**tables_of(device), BOTH: device.h2d}
     fields = (
-        (f"{name}.{field}", getattr(table, field))
-        for name, table in tables.items()
-        for field in table.__struct_fields__
+        (f"{name}.{field}", getattr(table, field)) for name, table in parts.items() for field in table.__struct_fields__
     )
     return {name: value for name, value in fields if isinstance(value, int | float | str)}
 
@@ -210,7 +199,7 @@ def without(device: Device, *effects: str) -> Device:
             raise InputError(f"effect = {effect!r}: expected one of {', '.join(EFFECTS)}")
         off = ((name, table, field.spec.off.get(effect)) for name, table, field in declared(device))
         values = {
-            name: getattr(table, value.field) if isinstance(value, SameAs) else value
+            name: getattr(table, value.field) if isinstance(value, tables.SameAs) else value
             for name, table, value in off
             if value is not None
         }
@@ -227,12 +216,11 @@ def multiplied(device: Device, factors: Mapping[str, float]) -> Device:
     The numbers are times, rates and kernel costs; all kernel times share one factor. Each product is moved to the
     nearest value that a profile may hold and that keeps the number's ties.
     """
-    tables = {name: _multiplied(name, table, factors) for name, table in tables_of(device).items()}
-    return replace(device, **tables)
+    return replace(device, **{name: _multiplied(name, part, factors) for name, part in tables_of(device).items()})
 
 
-def _multiplied(name: str, table: ProfileTable, factors: Mapping[str, float]) -> ProfileTable:
-    new, fields = msgspec.structs.asdict(table), fields_of(type(table))
+def _multiplied(name: str, table: tables.ProfileTable, factors: Mapping[str, float]) -> tables.ProfileTable:
+    new, fields = msgspec.structs.asdict(table), tables.fields_of(type(table))
     own = {field.name: factors.get(f"{name}.{field.name}") for field in fields}
     for field in fields:
         factor = own[field.name]
@@ -244,10 +232,10 @@ def _multiplied(name: str, table: ProfileTable, factors: Mapping[str, float]) ->
         factor = own[field.name]
         if factor is not None and field.is_number:
             new[field.name] = field.within(new[field.name] * factor)
-    return replace(table, **restored(type(table), new))
+    return replace(table, **tables.restored(type(table), new))
 
 
-Costs = tuple[KernelCost, ...]
+Costs = tuple[tables.KernelCost, ...]
 
 
 def multiplied_costs(costs: Costs, factor: float) -> tuple[Costs, float]:
@@ -275,23 +263,23 @@ def mean_of(one: Device, other: Device) -> Device:
     has stay unchanged. The spread of a front end in both profiles also includes half of their relative
     difference, as the host changed its speed between the two calibrations.
     """
-    tables: dict[str, Any] = {name: _mean(table, tables_of(other)[name]) for name, table in tables_of(one).items()}
+    parts: dict[str, Any] = {name: _mean(part, tables_of(other)[name]) for name, part in tables_of(one).items()}
     own, others = one.front_ends, other.front_ends
     both = {key: _mean(own[key], others[key]) for key in own.keys() & others.keys()}
-    return replace(one, front_ends={**others, **own, **both}, **tables)
+    return replace(one, front_ends={**others, **own, **both}, **parts)
 
 
-def _mean(one: ProfileTable, other: ProfileTable) -> ProfileTable:
+def _mean(one: tables.ProfileTable, other: tables.ProfileTable) -> tables.ProfileTable:
     """Return a table with the mean of every measured number of two; its counts and rules are those of ``one``."""
     values = {}
-    for field in fields_of(type(one)):
+    for field in tables.fields_of(type(one)):
         value, again = getattr(one, field.name), getattr(other, field.name)
         if field.is_number or field.spec.is_measured:
             values[field.name] = (value + again) / 2 if field.is_number else round((value + again) / 2)
         elif isinstance(value, tuple):
             values[field.name] = mean_costs(value, again)
-    if isinstance(one, FrontEnd):
-        sums = [sum(getattr(calls, name) for name in TIMES) for calls in (one, other)]
+    if isinstance(one, tables.FrontEnd):
+        sums = [sum(getattr(calls, name) for name in tables.TIMES) for calls in (one, other)]
         values["spread"] = math.hypot(values["spread"], abs(sums[0] - sums[1]) / sum(sums) if sum(sums) else 0.0)
     return replace(one, **values)
 
