@@ -514,7 +514,7 @@ def _fit(samples: Samples) -> Device:
         compute=fit_compute(samples),
         hand_over=fit_hand_overs(samples, alone),
         host=host,
-        sources=SOURCES,
+        sources=dict.fromkeys(PARTS, "measured: not yet all of it"),
         memory_bytes=samples.card.memory_bytes,
     )
     for adjust in ADJUSTMENTS:
@@ -543,10 +543,7 @@ def _check_complete(samples: Samples) -> None:
         raise InputError(f"calibration: chain {other.key!r} is no probe of this version; calibrate again")
 
 
-SOURCES = dict.fromkeys(
-    ("connections", "h2d", "d2h", "copy_engines", "compute", "hand_over", "host", "memory_bytes"),
-    "measured: not yet all of it",
-)
+PARTS = ("connections", "h2d", "d2h", "copy_engines", "compute", "hand_over", "host", "memory_bytes")
 ATTRIBUTES = {
     "copy_engines.count": "measured: the card's asyncEngineCount",
     "memory_bytes": "measured: the card's totalGlobalMem",

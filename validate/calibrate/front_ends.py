@@ -7,7 +7,7 @@ fitted costs explain all rounds best, relative to each. A call includes the slic
 import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from functools import partial
 from statistics import median
 
@@ -50,9 +50,7 @@ KINDS = (
 )
 ALONE = "1"  # in front of a kind: a single turn, behind a wait
 FIRST, NEW = f"{ALONE}|iko", f"{ALONE}|ino"  # of libraries, whose first calls are dear, those of an operation more so
-FIRST_CALLS = 2  # the first copy and the first operation
 ALONE_KINDS = (FIRST, NEW)
-OF_LIBRARIES = "enter_s", "turn_s"  # that compiled programs do without
 LINEAR_KINDS = ("l", "|l", "ilo", "|ilo", "|ilklo")  # of libraries that have such layers
 REPEATS, WARM_UP = 25, 3
 QUIET = 0.25  # the share of the runs, fastest first, that ends with what a round takes where nothing disturbs the host
@@ -102,7 +100,10 @@ def measure_front_end(
     calls: Calls, clock: Callable[[], float] = time.perf_counter, on_step: OnStep = quietly
 ) -> Rounds:
     """Return the seconds of a round of a library, by kind. The kinds are interleaved in shuffled order."""
-    kinds = kinds_of(calls)
+    kinds: tuple[str, ...] = (*KINDS, *ALONE_KINDS)
+    with suppress(NotImplementedError):
+        calls.linear(0)
+        kinds += LINEAR_KINDS
 
     def time_runs(runs: Sequence[str]) -> Iterator[float]:
         for i, kind in enumerate(runs):
@@ -113,15 +114,6 @@ def measure_front_end(
         for kind in kinds[:: len(kinds) // WARM_UP]:
             time_round(calls, kind, clock)
         return _by_kind(kinds, time_runs)
-
-
-def kinds_of(calls: Calls) -> tuple[str, ...]:
-    """Return the kinds of rounds that a library can make."""
-    try:
-        calls.linear(0)
-    except NotImplementedError:
-        return (*KINDS, *ALONE_KINDS)
-    return (*KINDS, *ALONE_KINDS, *LINEAR_KINDS)
 
 
 def time_round(calls: Calls, kind: str, clock: Callable[[], float], in_one_stream: bool = False) -> float:
@@ -177,14 +169,14 @@ def fit_front_end(rounds: Mapping[str, Sequence[float]], source: str, is_library
     if not complete or not all(seconds and min(seconds) > 0 for seconds in rounds.values()):
         raise InputError("calibration: the rounds of a front end are of another version or cut short; calibrate again")
     quiet_s = np.array([_quiet_s(seconds) for seconds in in_loops.values()])
-    are_paid = [is_library or name not in OF_LIBRARIES for name in IN_LOOPS]
+    are_paid = [is_library or name not in ("enter_s", "turn_s") for name in IN_LOOPS]
     relative = np.array([_costs_in(kind) for kind in in_loops]) * are_paid / quiet_s[:, None]
     costs = non_negative(relative, np.ones(len(relative)))
     misfit = float(np.sqrt(np.mean((relative @ costs - 1) ** 2)))
     scatter = median(map(relative_deviation, map(tuple, in_loops.values())))
     known = dict(zip(IN_LOOPS, map(float, costs), strict=True))
     longer_s = _quiet_s(rounds[FIRST]) - float(_costs_in(FIRST) @ costs) if FIRST in rounds else 0.0
-    known["after_wait_s"] = max(0.0, longer_s / FIRST_CALLS)
+    known["after_wait_s"] = max(0.0, longer_s / 2)  # of the first copy and the first operation
     known["first_launch_s"] = max(0.0, _quiet_s(rounds[NEW]) - _quiet_s(rounds[FIRST])) if NEW in rounds else 0.0
     return FrontEnd(**known, source=source, spread=float(np.hypot(misfit, scatter)))
 

@@ -57,7 +57,8 @@ BUFFERS = (
     Buffer(DEVICE_IN, MOST_ELEMENTS * FLOAT_BYTES, "device"),
     Buffer(DEVICE_OUT, MOST_ELEMENTS * FLOAT_BYTES, "device"),
 )
-TINY = Kernel(1, "sincos", KI, 2)
+TINY = Kernel(1, "sincos", KI, 2)  # the shortest
+GATE: Op = Kernel(1, duration_s=GATE_S, fill=0.01)  # holds stream 1 until all behind it is queued
 Probe = tuple[Chain, Schedule]
 
 
@@ -76,11 +77,6 @@ def probe_of(kind: str, size: int, length: int, ops: list[Op], streams: int = 1,
     closed = (*ops, Synchronize())
     schedule = Schedule(closed, ("non-blocking",) * streams, name=f"probe {chain.key}", **more)  # type: ignore[arg-type]
     return chain, schedule
-
-
-def gate() -> Op:
-    """Return a kernel that holds stream 1 until all behind it is queued."""
-    return Kernel(1, duration_s=GATE_S, fill=0.01)
 
 
 def moved(direction: Direction, n_bytes: int, stream: int, number: int) -> Copy:
@@ -106,11 +102,6 @@ def with_kernel(direction: Direction, n_bytes: int, stream: int, number: int) ->
         reads, writes = Region(DEVICE_IN, elsewhere, n_bytes), copy.device
     kernel = Kernel(stream, TINY.name, n_bytes // FLOAT_BYTES, TINY.parameter, reads=(reads,), writes=(writes,))
     return (copy, kernel) if direction == "h2d" else (kernel, copy)
-
-
-def tiny(stream: int) -> Kernel:
-    """Return the shortest kernel, in a stream."""
-    return replace(TINY, stream=stream)
 
 
 COPY_STREAMS = 4
@@ -245,7 +236,7 @@ def kernels(resident_threads: int) -> Iterator[Probe]:
             writes = (Region(DEVICE_OUT, 0, elements * FLOAT_BYTES),)
             kernel = Kernel(1, name, elements, parameter, reads=reads, writes=writes)
             for n in (8, 40) if elements < MI // 2 else (2, 8) if elements < 8 * MI else (1, 3):
-                yield probe_of(kernel_kind(name, parameter), elements, n, [gate(), *[kernel] * n], buffers=BUFFERS)
+                yield probe_of(kernel_kind(name, parameter), elements, n, [GATE, *[kernel] * n], buffers=BUFFERS)
 
 
 CYCLES = ("hk", "kd", "hd", "hkd", "hdk")
@@ -256,20 +247,22 @@ def hand_overs() -> Iterator[Probe]:
     """Yield cycles of ops of known time in one stream, behind a gate; and ops from stream to stream by events."""
     for cycle in CYCLES:
         for n in (8, 40):
-            ops = [gate(), *_ops(cycle * n, 1, map(cycle_bytes, count()))]
+            ops = [GATE, *_ops(cycle * n, 1, map(cycle_bytes, count()))]
             yield probe_of(f"cycle {cycle}", 0, n, ops)
     for n in (8, 40):
         ops = []
         for i in range(n):
             here, there = 1 + i % 2, 2 - i % 2
-            ops += (tiny(here), RecordEvent(i, here), WaitEvent(i, there))
-        yield probe_of("ping-pong", 0, n, [gate(), RecordEvent(n, 1), WaitEvent(n, 2), *ops], 2, events=n + 1)
+            ops += (replace(TINY, stream=here), RecordEvent(i, here), WaitEvent(i, there))
+        yield probe_of("ping-pong", 0, n, [GATE, RecordEvent(n, 1), WaitEvent(n, 2), *ops], 2, events=n + 1)
 
 
 def _ops(letters: str, stream: int, sizes: Iterator[int]) -> Iterator[Op]:
     """Yield what letters stand for: h and d copies in and out of the next of these sizes, k the shortest kernel."""
     directions: dict[str, Direction] = {"h": "h2d", "d": "d2h"}
-    return (Copy(directions[c], next(sizes), stream) if c in directions else tiny(stream) for c in letters)
+    return (
+        Copy(directions[c], next(sizes), stream) if c in directions else replace(TINY, stream=stream) for c in letters
+    )
 
 
 def rounds() -> Iterator[Probe]:
@@ -277,7 +270,7 @@ def rounds() -> Iterator[Probe]:
     for letters in ROUNDS:
         for streams in ROUND_STREAMS:
             for n in (8, 40):
-                sizes, ops = map(cycle_bytes, count()), [gate()]
+                sizes, ops = map(cycle_bytes, count()), [GATE]
                 for i in range(n):
                     here, there = 1 + i % streams, 1 + (i + 1) % streams
                     ops += _ops(letters, here, sizes)

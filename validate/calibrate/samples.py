@@ -20,7 +20,7 @@ from streamsim.collector import collector_off
 from streamsim.compiled import simulate_one_of_many
 from streamsim.device import Device
 from streamsim.errors import LONGEST_S, InputError
-from streamsim.files import write_bytes
+from streamsim.files import read_bytes, write_bytes
 from streamsim.program import Schedule
 from streamsim.text import mistaken_for
 from streamsim_validate import records
@@ -147,7 +147,7 @@ def read_samples(path: Path) -> Samples:
 
     Raises InputError naming the file if it holds none, a damaged archive, or samples that cannot be fitted.
     """
-    data = records.read_stored(path)
+    data = read_bytes(path, records.LARGEST_BYTES)
     with records.naming(path):
         try:
             found = msgspec.json.decode(records.unzipped(data), type=Samples)

@@ -328,9 +328,7 @@ def choose(rows: Sequence[Row]) -> Choice:
 # The answer
 
 
-MOST = 10  # schedules that are listed as the worst
-FEW_ABSENT = 5  # of those without a prediction or a measurement, likewise
-WORST = "the worst predicted, pageable memory left out"
+FEW_ABSENT = 5  # schedules without a prediction or a measurement that are listed
 FIGURES = ("n", "median", "p95", "worst", "bias", "noise")
 
 
@@ -348,17 +346,11 @@ def _sections(comparison: Comparison, covered: Mapping[str, Coverage], most: int
         yield from _choice_summary(f"choice, {name}", comparison.choices_of(name), GOOD_CHOICE)
     yield from _absent("not predicted", comparison.unpredicted)
     yield from _absent("not measured", comparison.unmeasured)
-    yield from _schedules(WORST, comparison.worst(most))
+    yield from _schedules("the worst predicted, pageable memory left out", comparison.worst(most))
     said = {"class", FRONT_END} | ({"connections"} if len({row.connections for row in comparison.rows}) == 1 else set())
     for kind, groups in comparison.summaries.items():
         if kind not in said and len(groups) > 1:  # a single group is the whole
             yield errors_table(f"model, by {kind}", groups)
-
-
-def title(comparison: Comparison) -> str:
-    """Return what was compared, in one line."""
-    what = "programs" if comparison.front_ends else "schedules"
-    return f"{comparison.card}, {comparison.suite}: {len(comparison.rows)} {what}, profile {comparison.device}"
 
 
 def table_of(title: str, heads: Sequence[str], rows: Iterable[Sequence[str]], words: Iterable[int] = (0,)) -> Table:
@@ -447,7 +439,7 @@ def to_rows(comparison: Comparison) -> list[dict[str, Any]]:
 def comparison_answer(
     comparison: Comparison,
     covered: Mapping[str, Coverage] | None = None,
-    most: int = MOST,
+    most: int = 10,
     pictures: Callable[[], Pictures] = Pictures,
 ) -> Answer:
     """Return the answer of a comparison with the ``most`` worst schedules; ``covered``: the coverage by class."""
@@ -455,8 +447,9 @@ def comparison_answer(
         "coverage": None if covered is None else {klass: in_percent(found) for klass, found in covered.items()},
         "worst": [{"connections": row.connections, "key": row.key} for row in comparison.worst(most)],
     }
+    what = f"{len(comparison.rows)} {'programs' if comparison.front_ends else 'schedules'}"
     return Answer(
-        title=title(comparison),
+        title=f"{comparison.card}, {comparison.suite}: {what}, profile {comparison.device}",
         tables=tuple(_sections(comparison, covered or {}, most)),
         more=_schedules("every schedule", comparison.rows),
         pictures=pictures,

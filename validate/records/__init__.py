@@ -6,6 +6,7 @@ of, and what the probes among the schedules say of the host's calls.
 """
 
 from streamsim_validate.records.files import (
+    LARGEST_BYTES,
     MOST_VALUES,
     Header,
     Journal,
@@ -20,7 +21,6 @@ from streamsim_validate.records.files import (
     naming,
     read_journal,
     read_record,
-    read_stored,
     unzipped,
     write_record,
 )

@@ -27,12 +27,6 @@ from streamsim_validate.records.record import SCHEMA_VERSION, Card, Entry, Machi
 
 LARGEST_BYTES = 1 << 27  # packed, and unpacked: forty times the record of the suite standard
 MOST_VALUES = 6_000_000  # twenty times those of that record; in memory they take less than a gigabyte
-_BEFORE_VALUES = (b",", b"[", b"{")  # one of them stands before every value of a document
-
-
-def read_stored(path: str | os.PathLike[str]) -> bytes:
-    """Return the bytes of a file or pipe. Raises InputError if it cannot be read, or is larger than any record."""
-    return read_bytes(path, LARGEST_BYTES)
 
 
 def unzipped(data: bytes) -> bytes:
@@ -55,7 +49,7 @@ def unzipped(data: bytes) -> bytes:
 
 def check_values(data: bytes) -> bytes:
     """Return the document unchanged. Raises InputError if it has more values than any run measures."""
-    if sum(map(data.count, _BEFORE_VALUES)) > MOST_VALUES:
+    if sum(map(data.count, (b",", b"[", b"{"))) > MOST_VALUES:  # one of them stands before every value
         raise InputError(f"holds more than {MOST_VALUES} values; no run measures that many")
     return data
 
@@ -150,7 +144,7 @@ class Journal(contextlib.AbstractContextManager["Journal"]):
         """
         self.path = path
         check_unused(path.with_name(path.name.removesuffix(JOURNAL_SUFFIX)))
-        data = read_stored(path) if path.exists() else b""
+        data = read_bytes(path, LARGEST_BYTES) if path.exists() else b""
         self.lines = lines_of(path, data)
         if self.lines:
             self._check(first)
@@ -235,7 +229,7 @@ class Journal(contextlib.AbstractContextManager["Journal"]):
 
 def read_journal(path: Path) -> list[Line]:
     """Return the whole lines of a journal. Raises InputError naming the line that is damaged."""
-    return lines_of(path, read_stored(path))
+    return lines_of(path, read_bytes(path, LARGEST_BYTES))
 
 
 def lines_of(path: Path, data: bytes) -> list[Line]:
@@ -287,12 +281,9 @@ def _without_superseded(runs: list[Run]) -> Iterator[Run]:
             yield replace(run, entries=kept)
 
 
-GZIP_LEVEL = 9
-
-
 def write_record(record: Record, path: str | os.PathLike[str]) -> None:
     """Write a record, whole or not at all; the same record gives the same bytes."""
-    write_bytes(gzip.compress(msgspec.json.encode(record), GZIP_LEVEL, mtime=0), path)
+    write_bytes(gzip.compress(msgspec.json.encode(record), mtime=0), path)
 
 
 class _Versioned(msgspec.Struct):
@@ -308,7 +299,7 @@ def read_record(path: str | os.PathLike[str]) -> Record:
     journal = journal_path(where)
     if os.path.exists(journal) and not os.path.exists(where):  # no error for a name that is too long
         raise InputError(f"{path}: there is no such record yet; resume its journal, or give that: {journal}")
-    data = read_stored(where)
+    data = read_bytes(where, LARGEST_BYTES)
     kind = kind_of(data)
     is_journal = kind == "journal" or (where.name.endswith(JOURNAL_SUFFIX) and kind != "record")
     if mistaken := mistaken_for("journal" if is_journal else "record", data):
