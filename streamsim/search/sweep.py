@@ -51,7 +51,7 @@ from streamsim.device import (
 )
 from streamsim.files import file_error, read_bytes, read_table
 from streamsim.rules import TICKS_PER_S
-from streamsim.search.grid import evaluate_ticks, is_fast
+from streamsim.search.grid import evaluate_ticks, is_fast, serial_ticks
 from streamsim.text import (
     ALL,
     LARGEST_TOML_BYTES,
@@ -95,7 +95,7 @@ class Axis(msgspec.Struct, frozen=True):
 class Sweep(msgspec.Struct, frozen=True):
     """A sweep over every combination of its axes, as :func:`sweep` makes it.
 
-    Iteration predicts the combinations: see :meth:`rows`. ``len()`` counts them, with those that cannot be issued.
+    Iteration predicts the combinations. ``len()`` counts them, with those that cannot be issued.
 
     - ``device_axes``, ``work_axes``, ``config_axes``: the axes, the outermost first; the last one counts fastest.
     - ``workload``: the work that the axes change.
@@ -168,15 +168,12 @@ class Sweep(msgspec.Struct, frozen=True):
                 new[field_name] = tuple(program.per_element(name, size, base.elements or 1) for size in values)
         return replace(base, **new)
 
-    def rows(self, executor: Any = None, fast: bool | None = None) -> Iterator[SweptRow]:
-        """Predict the combinations in order. Yield a row, a dict with the keys ``columns``, for each of them.
+    def __iter__(self) -> Iterator[SweptRow]:
+        """Yield a row, a dict with the keys ``columns``, for each combination that can be issued and fits on the card.
 
-        Times are in seconds. Combinations that cannot be issued, or do not fit on the card, are left out. Arguments and
-        errors are those of :func:`sweep_blocks`.
+        Times are in seconds. Rows are in order.
         """
-        return chain.from_iterable(block.rows for block in sweep_blocks(self, 0, executor, fast))
-
-    __iter__ = rows
+        return chain.from_iterable(block.rows for block in sweep_blocks(self))
 
 
 def checked(sweep: Sweep) -> Sweep:
@@ -313,7 +310,7 @@ class Block(NamedTuple):
 
 def predict_block(sweep: Sweep, start: int, stop: int, fast: bool, threads: int | None = 1) -> Block:
     """Predict the combinations from ``start`` to ``stop``. ``fast``, ``threads``: as for :func:`evaluate`."""
-    tally, rows, columns = Tally(), list[SweptRow](), sweep.columns
+    tally, rows, columns, fast = Tally(), list[SweptRow](), sweep.columns, fast and is_fast()
     for pair, some in groupby(tally.issued(combinations(sweep, start, stop)), key=attrgetter("pair")):
         issued = list(some)
         device, workload, configs = issued[0].device, issued[0].workload, [one.config for one in issued]
@@ -321,29 +318,15 @@ def predict_block(sweep: Sweep, start: int, stop: int, fast: bool, threads: int 
         cells |= {"device": device.name, "connections": device.connections}
         head = {name: cells[name] for name in columns if name in cells}
         within = known_within(device) or None
-        ticks_of = partial(evaluate_ticks, device=device, fast=fast and is_fast(), threads=threads)
-        for config, pair_ticks in zip(configs, _with_serial(workload, configs, ticks_of), strict=True):
-            took_s, serial_s = (n / TICKS_PER_S for n in pair_ticks)
-            times = took_s, serial_s, serial_s / took_s if took_s else 1.0, within
+        keys = [(config.chunks if workload.host_work_s else 1, config.memory) for config in configs]
+        unlike = {key: program.Config(chunks=key[0], memory=key[1]) for key in keys}
+        serial = {key: serial_ticks(workload, config, device, fast) for key, config in unlike.items()}
+        all_ticks = evaluate_ticks(workload, configs, device, fast, threads)
+        for config, key, took in zip(configs, keys, all_ticks, strict=True):
+            alone = serial[key]
+            times = took / TICKS_PER_S, alone / TICKS_PER_S, alone / took if took else 1.0, within
             rows.append({**head, **asdict(config), **dict(zip(RESULTS, times, strict=True))})
     return Block(stop, rows, tally.left_out)
-
-
-def _with_serial(
-    workload: program.Workload,
-    configs: list[program.Config],
-    ticks_of: Callable[[program.Workload, list[program.Config]], list[int]],
-) -> Iterator[tuple[int, int]]:
-    """Yield the ticks of each config and of its unchunked program, which has the same host work and memory."""
-    keys = [(config.chunks if workload.host_work_s else 1, config.memory) for config in configs]
-    serial = {key: program.Config(order="serial", memory=key[1]) for key in keys}
-    if workload.host_work_s:
-        took = ticks_of(workload, configs)
-        took += [ticks_of(workload.loaded_once(key[0]), [config])[0] for key, config in serial.items()]
-    else:
-        took = ticks_of(workload, [*configs, *serial.values()])
-    alone = dict(zip(serial, took[len(configs) :], strict=True))
-    return zip(took, map(alone.__getitem__, keys), strict=False)
 
 
 def sweep_blocks(

@@ -11,6 +11,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from strategies import NS, devices, make_device
+from sweeps import rows_of
 
 from streamsim import program
 from streamsim.device import Device
@@ -124,8 +125,8 @@ def test_a_sweep_compares_with_what_the_unchunked_program_takes(
 ) -> None:
     chunks = [n for n in grid.chunks if n <= workload.work]
     assume(chunks)
-    rows = sweep(workload, device, chunks=chunks, order=["serial", "prefetch"], memory=grid.memory).rows(fast=fast)
-    for row in rows:
+    asked = sweep(workload, device, chunks=chunks, order=["serial", "prefetch"], memory=grid.memory)
+    for row in rows_of(asked, fast=fast):
         made = program.Config(row["order"], row["chunks"], memory=grid.memory).schedule(workload)
         whole = simulate(made.unchunked or made, device)
         assert row["makespan_s"] == pytest.approx(simulate(made, device).makespan_s, abs=NS / 2)
