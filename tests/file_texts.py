@@ -2,7 +2,8 @@
 
 from hypothesis import strategies as st
 
-from streamsim.device import Device, dump_device
+from streamsim.device import Device
+from streamsim.files import dump_toml
 
 texts = st.text(st.characters(codec="utf-8"), max_size=20)
 
@@ -18,6 +19,6 @@ def document(op: str = COPY, more: str = "") -> bytes:
 
 def edited(device: Device, field: str, text: str) -> str:
     """The TOML of ``device`` with the first ``field`` set to ``text``."""
-    lines = dump_device(device).splitlines()
+    lines = dump_toml(device).splitlines()
     at = next(i for i, line in enumerate(lines) if line.startswith(f"{field} = "))
     return "\n".join([*lines[:at], f"{field} = {text}", *lines[at + 1 :]])

@@ -11,9 +11,8 @@ from streamsim.cli.options import OUTPUT, one_of, option
 from streamsim.cli.printing import print_data
 from streamsim.cli.running import BriefCommand, note
 from streamsim.cli.work import Given, Issued, read_issued, work_options
-from streamsim.device import dump_device
 from streamsim.errors import InputError, shown
-from streamsim.files import write_text
+from streamsim.files import dump_toml, write_text
 from streamsim.program import Loop, Schedule, dump_schedule
 from streamsim.text import format_seconds
 from streamsim.transform import Change, LayersSource, Source, Work, changed_by, has_more, is_recorded, repeated_step
@@ -87,7 +86,7 @@ def code_of_issued(issued: Issued, language: Written) -> str:
                 return write(issued.schedule, language)
             for line in issued.notes:
                 note(line)
-            profile = dump_device(issued.device) if issued.device else ""
+            profile = dump_toml(issued.device) if issued.device else ""
             return dump_schedule(issued.schedule, issued.recorded, profile, issued.notes).decode()
         case Source():
             if language != SCHEDULE:

@@ -25,9 +25,9 @@ from streamsim.cli.work import (
     work_of,
     work_options,
 )
-from streamsim.device import write_device
 from streamsim.diagnosis import Measured, diagnose
 from streamsim.errors import OK, InputError, one_line
+from streamsim.files import write_toml
 from streamsim.model import simulate
 from streamsim.program import Schedule, Workload
 from streamsim.recorded import Replay, busiest_card, named_spans, pages_to_prefetch, summarise, verdict_of, warnings_of
@@ -152,7 +152,7 @@ def _explained(context: click.Context, path: Path | None, asked: Asked) -> Answe
         answer, found = recorded_answer(given, explanation, answer, is_on_another)
         write_beside({"recorded": found.recorded, "replayed": found.timeline}, plot, trace)
         if save_profile is not None:
-            write_device(found.device, save_profile)
+            write_toml(found.device, save_profile)
     else:
         refuse(context, ("save_profile",), "needs a recording; give its file")
         write_beside({"predicted": explanation.timeline}, None, trace)

@@ -11,18 +11,10 @@ from streamsim.cli.options import FILE, OUTPUT, complete_device, format_options,
 from streamsim.cli.printing import emit, print_data, print_object
 from streamsim.cli.running import BriefCommand, tell
 from streamsim.cli.work import read_given
-from streamsim.device import (
-    KINDS,
-    Device,
-    device_names,
-    dump_device,
-    link_words,
-    load_device,
-    read_device,
-)
+from streamsim.device import KINDS, Device, device_names, link_words, load_device, read_device
 from streamsim.device import schema as file_schema
 from streamsim.errors import FOUND, OK, InputError, counted
-from streamsim.files import write_text
+from streamsim.files import dump_toml, write_text
 from streamsim.program import write_schedule
 from streamsim.races import check, repaired
 from streamsim.report import Table
@@ -99,7 +91,7 @@ def devices(context: click.Context) -> None:
 @click.argument("name", shell_complete=complete_device)
 def show_device(name: str) -> None:
     """Print a profile as TOML, ready to be edited; every number says where it comes from."""
-    print_data(dump_device(load_device(name)).encode())
+    print_data(dump_toml(load_device(name)).encode())
 
 
 @devices.command("check")

@@ -28,9 +28,9 @@ from streamsim.cli.printing import OWN_CARD, emit, page_option, write_beside
 from streamsim.cli.running import BriefCommand
 from streamsim.cli.work import Asked, assumed_of, is_given, names_of, work_of, work_options
 from streamsim.code import LANGUAGES, Language
-from streamsim.device import MOST_CONNECTIONS, dump_device, load_device
+from streamsim.device import MOST_CONNECTIONS, load_device
 from streamsim.errors import InputError
-from streamsim.files import write_text
+from streamsim.files import dump_toml, write_text
 from streamsim.program import MOST_WORKERS, write_schedule
 from streamsim.timeline import recorded_timeline
 from streamsim.transform import IN_ROUNDS, ISSUE_ORDERS, Change, LoopSource, in_making_order
@@ -146,7 +146,7 @@ def whatif_command(
     if output is not None and text is not None:
         write_text(text, output)
     elif output is not None:
-        write_schedule(found.work.schedule, output, profile=dump_device(given.device) if given and given.device else "")
+        write_schedule(found.work.schedule, output, profile=dump_toml(given.device) if given and given.device else "")
     emit(what_if_answer(found, f"{schedule.name} on {work.device.name}", beside), work.device)
 
 

@@ -9,7 +9,6 @@ from streamsim.device.library import (
     assumptions_of,
     device_names,
     digest_of,
-    dump_device,
     front_end_names,
     front_end_of,
     known_within,
@@ -25,7 +24,6 @@ from streamsim.device.library import (
     with_front_end,
     within_words,
     without_retired,
-    write_device,
     written_in,
 )
 from streamsim.device.profile import Device, bends, number_names, part_s, tables_of, with_values

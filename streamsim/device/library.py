@@ -31,7 +31,7 @@ from msgspec.structs import replace
 from streamsim.device.profile import RETIRED, Device, with_values
 from streamsim.device.tables import CALLS, DIRECTIONS, IN_LOOPS, TIMES, FrontEnd
 from streamsim.errors import InputError, Notice, one_line, shown
-from streamsim.files import dump_toml, parse_toml, read_bytes, write_text
+from streamsim.files import parse_toml, read_bytes
 from streamsim.program import Layers, LoopFile, ScheduleFile, WorkloadFile, WorkloadKernel
 from streamsim.text import LARGEST_TOML_BYTES
 
@@ -110,16 +110,6 @@ def digest_of(device: Device) -> str:
 def read_device(path: str | os.PathLike[str]) -> Device:
     """Read the device profile in a TOML file. Raises InputError naming the file, the field and the value."""
     return parse_device(read_bytes(path, LARGEST_TOML_BYTES), one_line(str(path)))
-
-
-def write_device(device: Device, path: str | os.PathLike[str]) -> None:
-    """Save ``device`` as TOML. Raises InputError when the file cannot be written."""
-    write_text(dump_device(device), path)
-
-
-def dump_device(device: Device) -> str:
-    """Return ``device`` as TOML text."""
-    return dump_toml(device)
 
 
 def parse_device(text: str | bytes, where: str = "device") -> Device:

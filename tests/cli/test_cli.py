@@ -16,8 +16,8 @@ import streamsim
 from streamsim import program
 from streamsim.analysis import predict, work_bound
 from streamsim.cli import app
-from streamsim.device import device_names, dump_device, load_device, write_device
-from streamsim.files import write_toml
+from streamsim.device import device_names, load_device
+from streamsim.files import dump_toml, write_toml
 from streamsim.model import simulate
 from streamsim.search import Grid
 from streamsim_validate.cli import main as validate
@@ -35,7 +35,7 @@ def test_every_result_says_by_which_version_and_profile_it_was_made(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     """The digest stands for the numbers: another name leaves it, another number does not."""
-    write_device(msgspec.structs.replace(load_device("h200"), name="mine"), tmp_path / "mine.toml")
+    write_toml(msgspec.structs.replace(load_device("h200"), name="mine"), tmp_path / "mine.toml")
     asked = (["--device", "h200"], ["--device", str(tmp_path / "mine.toml")], ["--set", "host.kernel=9us"])
     profiles = [figures(capsys, *PIPELINE, *device)["profile"] for device in asked]
     assert [profile["name"] for profile in profiles] == ["h200", "mine", "h200"]
@@ -130,7 +130,7 @@ def test_devices(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch
     assert [row["name"] for row in listed["devices"]] == device_names()
     assert all(name in table for name in device_names())
     shown = printed(capsys, "devices", "show", "h200")
-    assert shown == dump_device(load_device("h200"))
+    assert shown == dump_toml(load_device("h200"))
     (tmp_path / "x.toml").write_text(shown)
     assert printed(capsys, "devices", "check", str(tmp_path / "x.toml")).startswith(f"{tmp_path}/x.toml: ok: h200, ")
 
@@ -164,7 +164,7 @@ def test_every_example_in_the_help_runs(
     for name in ("schedule.json", "program.json", "before.json", "after.json"):
         program.write_schedule(program.depth_first(WORKLOAD, 4, 2), tmp_path / name)
     write_toml(LAYERS, tmp_path / "layers.toml")
-    write_device(load_device("ideal"), tmp_path / "my-card.toml")
+    write_toml(load_device("ideal"), tmp_path / "my-card.toml")
     (tmp_path / "loop.toml").write_text('batch = 256\nbatch_bytes = "150MB"\nstep = "45ms"\n')
     trace = kineto(*pipeline(), span("user_annotation", "ProfilerStep#3", 5, 100))
     (tmp_path / "trace.json").write_text(trace)

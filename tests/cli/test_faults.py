@@ -19,7 +19,8 @@ from strategies import d2h, h2d, plan
 from streamsim import program
 from streamsim.cli import main, predict
 from streamsim.compiled import available, makespans
-from streamsim.device import load_device, write_device
+from streamsim.device import load_device
+from streamsim.files import write_toml
 from streamsim_validate.cli import main as validate_main
 
 SIZES = ("--h2d", "256KiB", "--kernel", "20us", "--d2h", "256KiB")
@@ -241,7 +242,7 @@ def test_however_wide_the_terminal_is_said_to_be_the_table_is_there(
 
 def test_a_locale_of_ascii_shows_names_escaped_and_files_keep_them(here: Path) -> None:
     """A device, a picture and a page called 卡, on a machine that knows no such letter."""
-    write_device(msgspec.structs.replace(load_device("ideal"), name="卡"), "卡.toml")
+    write_toml(msgspec.structs.replace(load_device("ideal"), name="卡"), "卡.toml")
     ascii_only = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "COLUMNS": "100"}
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONIOENCODING"} | ascii_only
     predicted = ("predict", *SIZES, "--device", "卡.toml")

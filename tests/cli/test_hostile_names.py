@@ -18,7 +18,7 @@ from made_recordings import kernel, kineto, pipeline, span
 
 from streamsim import program
 from streamsim.cli import main
-from streamsim.device import load_device, parse_device, write_device
+from streamsim.device import load_device, parse_device
 from streamsim.errors import FORMULA, from_cell, printable, to_cell
 from streamsim.files import write_toml
 
@@ -46,7 +46,7 @@ def files(name: str) -> None:
     Path("out.csv").unlink(missing_ok=True)
     card = load_device("h200")
     known = dict.fromkeys(card.sources, f"assumed: {name}")
-    write_device(msgspec.structs.replace(card, name=name, description=name, link=name, sources=known), "card.toml")
+    write_toml(msgspec.structs.replace(card, name=name, description=name, link=name, sources=known), "card.toml")
     kernels = (program.WorkloadKernel(name, duration_s=20e-6),)
     write_toml(program.Workload(1 << 16, (4,), (4,), kernels), "workload.toml")
     layer = "".join(name.split(",")).strip() or "layer"

@@ -16,7 +16,6 @@ from streamsim.device import (
     KernelCost,
     assumptions_of,
     device_names,
-    dump_device,
     link_limit,
     link_words,
     load_device,
@@ -25,6 +24,7 @@ from streamsim.device import (
     profile_of_card,
 )
 from streamsim.errors import InputError, Notice
+from streamsim.files import dump_toml
 from streamsim.model import simulate
 from streamsim.program import Kernel
 
@@ -223,4 +223,4 @@ def test_what_a_name_and_a_recording_say_of_a_card() -> None:
 @given(st.text(max_size=40))
 def test_any_name_makes_a_profile(name: str) -> None:
     made = profile_of_card(name)
-    assert parse_device(dump_device(made)) == made
+    assert parse_device(dump_toml(made)) == made

@@ -13,16 +13,15 @@ from streamsim.device import (
     Device,
     FrontEnd,
     device_names,
-    dump_device,
     front_end_names,
     front_end_of,
     load_device,
     parse_device,
     shipped_front_ends,
     with_front_end,
-    write_device,
     written_in,
 )
+from streamsim.files import dump_toml, write_toml
 from streamsim.model import simulate
 from streamsim.search import Grid, evaluate
 
@@ -112,9 +111,9 @@ def test_what_first_calls_take_longer_is_that_of_bare_calls_unless_measured() ->
 
 def test_a_front_end_of_a_file_is_known_by_its_name(tmp_path: Path) -> None:
     path = tmp_path / "card.toml"
-    write_device(WITH_LIBRARY, path)
+    write_toml(WITH_LIBRARY, path)
     assert load_device(f"{path}:mine").host.enter_s == 5 * NS
-    assert parse_device(dump_device(WITH_LIBRARY)) == WITH_LIBRARY
+    assert parse_device(dump_toml(WITH_LIBRARY)) == WITH_LIBRARY
     assert front_end_names(WITH_LIBRARY) == ["calls", "cuda-c++", "cupy", "mine", "pytorch", "pytorch_eager"]
 
 

@@ -30,7 +30,6 @@ from mutations import (
 
 from streamsim import Workload, WorkloadKernel, build, load_device
 from streamsim.cli import app
-from streamsim.device import dump_device
 from streamsim.files import dump_toml
 from streamsim.program import dump_schedule
 from streamsim.search import sweep_of, write_sweep
@@ -111,8 +110,8 @@ def workloads() -> list[Input]:
 @cache
 def devices() -> list[Input]:
     """Shipped profiles, with kernels' costs and spread; of their curves a few points."""
-    texts = [dump_device(load_device(name)) for name in ("ideal", "k20c")]
-    texts.append(tomli_w.dumps(_shortened(tomllib.loads(dump_device(load_device("h200"))))))
+    texts = [dump_toml(load_device(name)) for name in ("ideal", "k20c")]
+    texts.append(tomli_w.dumps(_shortened(tomllib.loads(dump_toml(load_device("h200"))))))
     arrays, found = " ".join(ARRAYS), []
     for text in texts:
         found += [

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from streamsim import program
-from streamsim.device import dump_device, parse_device, read_device
+from streamsim.device import parse_device, read_device
 from streamsim.errors import InputError, Notice
 from streamsim.files import dump_toml
 from streamsim.recorded import read_recording, summarise
@@ -53,7 +53,7 @@ def _done(read: Callable[[Any], Any]) -> Callable[[Any], bool]:
 FILES: dict[str, Callable[[Path], bool]] = {
     "schedule": _and_again(program.read_schedule, program.dump_schedule, program.parse_schedule),
     "workload": _and_again(program.read_workload, dump_toml, program.parse_workload),
-    "device": _and_again(read_device, dump_device, parse_device),
+    "device": _and_again(read_device, dump_toml, parse_device),
     "sweep": _done(lambda path: sweep_of(read_asked(path))),
     "record": _done(read_record),
     "samples": _done(read_samples),

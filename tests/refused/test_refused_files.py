@@ -19,7 +19,7 @@ from refusals import contents, refusal, shows
 from strategies import make_device, pipeline_of
 
 from streamsim import program
-from streamsim.device import dump_device, load_device, parse_device, read_device, write_device
+from streamsim.device import load_device, parse_device, read_device
 from streamsim.errors import InputError
 from streamsim.files import check_writable, dump_toml, write_text, write_toml
 from streamsim.model import simulate
@@ -32,7 +32,7 @@ from streamsim_validate.records import Header, read_record
 # Texts: each kind of fault once for each format, and each rule of a kind of file
 
 SCHEDULE = program.ring(pipeline_of(64), chunks=4, buffers=3, streams=2)
-DEVICE, H200 = dump_device(make_device()), dump_device(load_device("h200"))
+DEVICE, H200 = dump_toml(make_device()), dump_toml(load_device("h200"))
 LAYER = "[[layers]]\nweight_bytes = {}\nkernels = {}\n"
 BEYOND = "1" + "0" * 400  # more than any float
 SCHEDULES: list[tuple[bytes, str]] = [
@@ -98,7 +98,7 @@ def one_of_each(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     program.write_schedule(SCHEDULE, found["schedule"])
     write_toml(pipeline_of(64), found["workload"])
     write_toml(layers_of((4, 5), (6, 3)), found["layers"])
-    write_device(load_device("ideal"), found["device"])
+    write_toml(load_device("ideal"), found["device"])
     write_trace(simulate(SCHEDULE, load_device("ideal")), found["trace"])
     found["loop"].write_text('batch = 2\nbatch_bytes = "1MiB"\nstep = "1ms"\n')
     found["sweep"].write_text('h2d = ["1MiB"]\nchunks = "1..4"\n')
@@ -244,7 +244,7 @@ def mutated(draw: st.DrawFn, original: bytes) -> bytes:
             st.just((program.parse_schedule, program.dump_schedule)),
             st.binary() | mutated(program.dump_schedule(SCHEDULE)),
         ),
-        st.tuples(st.just((parse_device, dump_device)), st.binary() | mutated(dump_device(make_device()).encode())),
+        st.tuples(st.just((parse_device, dump_toml)), st.binary() | mutated(dump_toml(make_device()).encode())),
         st.tuples(st.just((program.parse_workload, dump_toml)), st.binary() | mutated(WORKLOAD.encode())),
     )
 )

@@ -16,7 +16,7 @@ from fake_gpu.cuda import fake_gpu, replayed
 from refusals import refusal, refused
 from small_record import ONE, RECORD, a_device, a_recipe, a_record, an_entry
 
-from streamsim.device import write_device
+from streamsim.files import write_toml
 from streamsim.program import Copy, Kernel, Region, Schedule
 from streamsim_validate.calibrate import read_samples
 from streamsim_validate.cli import main
@@ -75,7 +75,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, data in FILES.items():
         (tmp_path / name).write_bytes(data)
     other = msgspec.structs.replace(a_device(), description="calibrated on Some Other Card")
-    write_device(other, tmp_path / "other.toml")
+    write_toml(other, tmp_path / "other.toml")
 
     @contextmanager
     def opened(_number: int) -> Iterator[Gpu]:

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from small_record import MACHINE, RECORD, a_device
 
-from streamsim.device import dump_device, load_device
+from streamsim.device import load_device
 from streamsim.errors import InputError
+from streamsim.files import dump_toml
 from streamsim.program import Workload, depth_first
 from streamsim_validate import records
 from streamsim_validate.records.files import Line, fold
@@ -106,7 +107,7 @@ def test_a_record_is_what_it_holds_packed_or_not_and_whatever_its_name(tmp_path:
 
 
 def test_nobodys_file_of_another_kind_is_written_over(tmp_path: Path) -> None:
-    profile = dump_device(load_device("h200"))
+    profile = dump_toml(load_device("h200"))
     for name, content, kind in (("r.gz", PACKED, "record"), ("p.toml", profile.encode(), "device"), ("m", b"x", "")):
         (tmp_path / name).write_bytes(content)
         for other in ("record", "device", "samples"):

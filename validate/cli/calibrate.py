@@ -9,8 +9,9 @@ from msgspec.structs import replace
 
 from streamsim.cli.options import FILE, gpu_option, option
 from streamsim.cli.running import BriefCommand, steps, tell
-from streamsim.device import Device, shipped_front_ends, write_device
+from streamsim.device import Device, shipped_front_ends
 from streamsim.errors import InputError
+from streamsim.files import write_toml
 from streamsim_validate.calibrate import (
     Samples,
     fits,
@@ -51,7 +52,7 @@ def calibrate_command(output: Path, samples: Path | None, taken: Path | None, de
     if samples:
         write_samples(found, samples)
     profile = fits.fit(found)
-    write_device(profile, output)
+    write_toml(profile, output)
     why = "the samples have none of it" if taken else "it is not installed or sees no card"
     tell(*_front_ends(profile, why), f"{output}: {profile.description}")
 
