@@ -15,21 +15,10 @@ from statistics import median
 
 from msgspec.structs import replace
 
+from streamsim import program
 from streamsim.compiled import simulate_one_of_many
 from streamsim.device import Device
 from streamsim.errors import InputError
-from streamsim.program import (
-    MOST_WORKERS,
-    Copy,
-    HostWork,
-    Kernel,
-    Op,
-    RecordEvent,
-    Schedule,
-    Synchronize,
-    WaitEvent,
-    WaitThread,
-)
 from streamsim.transform.chunks import own_work_s, steps_of
 from streamsim.transform.work import LoopSource, Work, is_load, is_of_a_call, is_work, last_work, working_streams
 
@@ -43,85 +32,87 @@ SLOW_TIMES, SLOW_S, LEAST_CALLS = 10, 20e-6, 3
 ONLY_SLOW_S = 100e-6  # where fewer calls of a kind say what is usual
 
 
-def has_pageable(schedule: Schedule) -> bool:
+def has_pageable(schedule: program.Schedule) -> bool:
     """Return True if some copy is of pageable memory."""
     names = schedule.pageable_names
-    return any(isinstance(op, Copy) and op.uses_host(names) for op in schedule.ops)
+    return any(isinstance(op, program.Copy) and op.uses_host(names) for op in schedule.ops)
 
 
-def has_host_waits(schedule: Schedule) -> bool:
+def has_host_waits(schedule: program.Schedule) -> bool:
     """Return True if the host is held before the last copy or kernel is issued: after that nothing waits for it."""
     return holds_host(schedule.ops[: max(0, last_work(schedule))])
 
 
-def holds_host(ops: Iterable[Op]) -> bool:
+def holds_host(ops: Iterable[program.Op]) -> bool:
     """Return True if one of these calls holds the host until the card is done, if no memory is pageable."""
-    return any(isinstance(op, Synchronize) or (isinstance(op, Copy) and op.blocking) for op in ops)
+    return any(isinstance(op, program.Synchronize) or (isinstance(op, program.Copy) and op.blocking) for op in ops)
 
 
-def pinned(schedule: Schedule) -> Schedule:
+def pinned(schedule: program.Schedule) -> program.Schedule:
     """Return the schedule with all host memory pinned: no copy is staged, which flushes the host's caches."""
     buffers = tuple(replace(b, memory="pinned") if b.memory == "pageable" else b for b in schedule.buffers)
     return replace(schedule, buffers=buffers, ops=tuple(_with_warm_caches(schedule)))
 
 
-def _with_warm_caches(schedule: Schedule) -> Iterator[Op]:
+def _with_warm_caches(schedule: program.Schedule) -> Iterator[program.Op]:
     """The ops; of a recorded program, which says what its calls cost, these and the short work between them in less.
 
     They are cold behind a copy that was staged. What the staged copies' own calls cost, as far as it is recorded, says
     nothing of calls that stage nothing.
     """
-    if not any(isinstance(op, Kernel) and op.call_s is not None for op in schedule.ops):
+    if not any(isinstance(op, program.Kernel) and op.call_s is not None for op in schedule.ops):
         yield from schedule.ops
         return
     pageable, cold_s = schedule.pageable_names, dict[int, float]()  # by thread for how long it is cold yet
     for op in schedule.ops:
         left_s, seconds = cold_s.get(op.thread, 0.0), op.call_s or 0.0
         cold_s[op.thread] = max(0.0, left_s - seconds)
-        if isinstance(op, Copy) and op.uses_host(pageable):
+        if isinstance(op, program.Copy) and op.uses_host(pageable):
             if op.bytes >= FLUSHING_BYTES:
                 cold_s[op.thread] = COLD_S
             op = replace(op, call_s=None)
-        elif left_s and seconds and (is_of_a_call(op) or not isinstance(op, HostWork)):
+        elif left_s and seconds and (is_of_a_call(op) or not isinstance(op, program.HostWork)):
             warm_s = seconds - min(seconds, left_s) * (1 - 1 / COLD)
-            op = replace(op, **{"duration_s" if isinstance(op, HostWork) else "call_s": warm_s})
+            op = replace(op, **{"duration_s" if isinstance(op, program.HostWork) else "call_s": warm_s})
         yield op
 
 
-def unblocked(schedule: Schedule) -> Schedule:
+def unblocked(schedule: program.Schedule) -> program.Schedule:
     """Return the same ops. No copy holds the host."""
-    ops = [replace(op, blocking=False) if isinstance(op, Copy) and op.blocking else op for op in schedule.ops]
+    ops = [replace(op, blocking=False) if isinstance(op, program.Copy) and op.blocking else op for op in schedule.ops]
     return replace(schedule, ops=tuple(ops))
 
 
-def asynchronous(schedule: Schedule) -> Schedule:
+def asynchronous(schedule: program.Schedule) -> program.Schedule:
     """Return the schedule without blocking copies, and without the synchronisations with their streams behind them."""
-    ops, latest = list[Op](), dict[int, Op]()
+    ops, latest = list[program.Op](), dict[int, program.Op]()
     for op in unblocked(schedule).ops:
         before = latest.get(op.thread)
-        if not (isinstance(op, Synchronize) and isinstance(before, Copy) and op.stream == before.stream):
+        if not (
+            isinstance(op, program.Synchronize) and isinstance(before, program.Copy) and op.stream == before.stream
+        ):
             ops.append(op)
-        if not isinstance(op, HostWork):
+        if not isinstance(op, program.HostWork):
             latest[op.thread] = op
     return _awaited(replace(schedule, ops=tuple(ops)))
 
 
-def without_host_waits(schedule: Schedule) -> Schedule:
+def without_host_waits(schedule: program.Schedule) -> program.Schedule:
     """Return the schedule in which the host waits only behind the last copy and kernel."""
     last = last_work(schedule)
-    ops = [op for i, op in enumerate(unblocked(schedule).ops) if i > last or not isinstance(op, Synchronize)]
+    ops = [op for i, op in enumerate(unblocked(schedule).ops) if i > last or not isinstance(op, program.Synchronize)]
     return _awaited(replace(schedule, ops=tuple(ops)))
 
 
-def _awaited(schedule: Schedule) -> Schedule:
+def _awaited(schedule: program.Schedule) -> program.Schedule:
     """The schedule with a synchronisation at its end, unless the host waits for all streams there."""
     behind = schedule.ops[last_work(schedule) + 1 :]
-    if any(isinstance(op, Synchronize) and op.stream is None and op.event is None for op in behind):
+    if any(isinstance(op, program.Synchronize) and op.stream is None and op.event is None for op in behind):
         return schedule
-    return replace(schedule, ops=(*schedule.ops, Synchronize()))
+    return replace(schedule, ops=(*schedule.ops, program.Synchronize()))
 
 
-def bounced(schedule: Schedule) -> set[int]:
+def bounced(schedule: program.Schedule) -> set[int]:
     """Return the copies back, and the copies to the card behind them, that may carry the same bytes.
 
     They are those of a program in one stream that names no memory: a copy back for which the host waits, then one of as
@@ -134,23 +125,23 @@ def bounced(schedule: Schedule) -> set[int]:
     back, on_its_way = dict[int, int](), dict[int, int]()  # bytes since the last kernel, that the host has, or has not
     has_run = False
     for i, op in enumerate(schedule.ops):
-        if isinstance(op, Kernel) or (isinstance(op, HostWork) and op.duration_s > PASSED_ON_S):
-            back, on_its_way, has_run = {}, {}, has_run or isinstance(op, Kernel)
-        elif isinstance(op, Synchronize):
+        if isinstance(op, program.Kernel) or (isinstance(op, program.HostWork) and op.duration_s > PASSED_ON_S):
+            back, on_its_way, has_run = {}, {}, has_run or isinstance(op, program.Kernel)
+        elif isinstance(op, program.Synchronize):
             back, on_its_way = back | on_its_way, {}
-        elif isinstance(op, Copy) and op.direction == "h2d":
+        elif isinstance(op, program.Copy) and op.direction == "h2d":
             loaded += op.bytes
             same = next((k for k, n_bytes in back.items() if n_bytes == op.bytes and op.device is None), None)
             if same is not None:
                 del back[same]
                 found |= {same, i}
                 again += op.bytes
-        elif isinstance(op, Copy) and has_run and op.device is None:
+        elif isinstance(op, program.Copy) and has_run and op.device is None:
             (back if op.is_done_on_return(pageable) else on_its_way)[i] = op.bytes
     return found if 2 * again >= loaded else set()
 
 
-def kept_on_card(schedule: Schedule) -> tuple[Schedule, list[tuple[int, ...]]]:
+def kept_on_card(schedule: program.Schedule) -> tuple[program.Schedule, list[tuple[int, ...]]]:
     """Return the schedule without its ``bounced`` copies; and what each copy and kernel does, or has on the card now.
 
     Raises InputError if there are no such copies.
@@ -171,19 +162,19 @@ def kept_on_card(schedule: Schedule) -> tuple[Schedule, list[tuple[int, ...]]]:
     return replace(schedule, ops=tuple(op for i, op in enumerate(schedule.ops) if i not in dropped)), does
 
 
-def allocates(schedule: Schedule) -> bool:
+def allocates(schedule: program.Schedule) -> bool:
     """Return True if the host allocates or frees memory before the last copy or kernel."""
     return any(map(_is_allocation, schedule.ops[: last_work(schedule)]))
 
 
-def pooled(schedule: Schedule) -> Schedule:
+def pooled(schedule: program.Schedule) -> program.Schedule:
     """Return the schedule in which the host neither allocates nor frees memory before the last copy or kernel."""
     last = last_work(schedule)
     return replace(schedule, ops=tuple(op for i, op in enumerate(schedule.ops) if i > last or not _is_allocation(op)))
 
 
-def _is_allocation(op: Op) -> bool:
-    return isinstance(op, HostWork | Synchronize) and op.name.startswith(ALLOCATIONS)
+def _is_allocation(op: program.Op) -> bool:
+    return isinstance(op, program.HostWork | program.Synchronize) and op.name.startswith(ALLOCATIONS)
 
 
 def slow_calls(work: Work) -> dict[int, float]:
@@ -195,42 +186,46 @@ def slow_calls(work: Work) -> dict[int, float]:
     what is usual for the first call in a stream.
     """
     schedule, host = work.schedule, work.device.host
-    costs: dict[type[Op], list[tuple[int, float]]] = {}
-    repeated, launched = dict[type[Op], list[float]](), set[str]()
+    costs: dict[type[program.Op], list[tuple[int, float]]] = {}
+    repeated, launched = dict[type[program.Op], list[float]](), set[str]()
     for i, op in enumerate(schedule.ops[: last_work(schedule) + 1]):
-        if op.call_s is not None and isinstance(op, Copy | Kernel) and getattr(op, "name", "") != MEMSET:
+        if (
+            op.call_s is not None
+            and isinstance(op, program.Copy | program.Kernel)
+            and getattr(op, "name", "") != MEMSET
+        ):
             costs.setdefault(type(op), []).append((i, op.call_s))
-            if not isinstance(op, Kernel) or op.name in launched:
+            if not isinstance(op, program.Kernel) or op.name in launched:
                 repeated.setdefault(type(op), []).append(op.call_s)
-        if isinstance(op, Kernel):
+        if isinstance(op, program.Kernel):
             launched.add(op.name)
     found: dict[int, float] = {}
     for kind, own in costs.items():
         again = repeated.get(kind, [])
         is_known = bool(again) and len(own) >= LEAST_CALLS
-        said_s = host.first_on_stream_s + (host.copy_s if kind is Copy else host.kernel_s + host.first_launch_s)
+        said_s = host.first_on_stream_s + (host.copy_s if kind is program.Copy else host.kernel_s + host.first_launch_s)
         usual = median(again) if is_known else min(said_s, median(cost for _, cost in own))
         least = max(SLOW_S if is_known else ONLY_SLOW_S, SLOW_TIMES * usual)
         found |= {i: usual for i, cost in own if cost >= least and cost > SLOW_TIMES * usual}
     return found
 
 
-def without_slow_calls(work: Work) -> Schedule:
+def without_slow_calls(work: Work) -> program.Schedule:
     """Return the schedule in which every slow call takes the usual time."""
     usual = slow_calls(work)
     ops = [replace(op, call_s=usual[i]) if i in usual else op for i, op in enumerate(work.schedule.ops)]
     return replace(work.schedule, ops=tuple(ops))
 
 
-def slow_calls_apart(work: Work) -> Schedule:
+def slow_calls_apart(work: Work) -> program.Schedule:
     """Return the schedule with the extra time of slow calls as host work before them.
 
     If a call is then made several times, what is done once, such as loading a module, is not repeated.
     """
-    usual, ops = slow_calls(work), list[Op]()
+    usual, ops = slow_calls(work), list[program.Op]()
     for i, op in enumerate(work.schedule.ops):
         if i in usual:
-            ops.append(HostWork((op.call_s or 0.0) - usual[i], f"first {type(op).__name__.lower()}", op.thread))
+            ops.append(program.HostWork((op.call_s or 0.0) - usual[i], f"first {type(op).__name__.lower()}", op.thread))
             op = replace(op, call_s=usual[i])
         ops.append(op)
     return replace(work.schedule, ops=tuple(ops)) if usual else work.schedule
@@ -240,7 +235,7 @@ LEAST_OPS = 3  # copies and kernels: a graph of fewer saves no call
 LEAST_TIMES = 2  # that a part comes again: capturing it costs as much as issuing it
 
 
-def with_step_graphs(schedule: Schedule, device: Device) -> Schedule:
+def with_step_graphs(schedule: program.Schedule, device: Device) -> program.Schedule:
     """Return the schedule with what comes again between two waits as graphs.
 
     Raises InputError if nothing comes again, or if another thread has work of its own: which calls it makes beside a
@@ -248,19 +243,19 @@ def with_step_graphs(schedule: Schedule, device: Device) -> Schedule:
     """
     parts = _parts(schedule)
     times = Counter(form for _, form in parts if form)
-    works_beside = any(op.thread and isinstance(op, HostWork) and not is_of_a_call(op) for op in schedule.ops)
+    works_beside = any(op.thread and isinstance(op, program.HostWork) and not is_of_a_call(op) for op in schedule.ops)
     if works_beside or max(times.values(), default=0) < LEAST_TIMES:
         raise InputError("--step-graphs: nothing that can be captured comes again between two waits of the host")
-    found: list[Op] = []
+    found: list[program.Op] = []
     for ops, form in parts:
         found += _captured(ops, device) if form and times[form] >= LEAST_TIMES else ops
     return replace(schedule, ops=tuple(found))
 
 
-def _parts(schedule: Schedule) -> list[tuple[list[Op], tuple[str, ...]]]:
+def _parts(schedule: program.Schedule) -> list[tuple[list[program.Op], tuple[str, ...]]]:
     """The ops in parts, one after another, and the form of each that may be captured; () where it may not be."""
     pageable, has_worked = schedule.pageable_names, False
-    parts: list[tuple[bool, list[Op]]] = []
+    parts: list[tuple[bool, list[program.Op]]] = []
     for op in schedule.ops:
         can = _can_be_captured(op, pageable)
         if (is_load(op) and has_worked) or not parts or parts[-1][0] != can:
@@ -271,23 +266,25 @@ def _parts(schedule: Schedule) -> list[tuple[list[Op], tuple[str, ...]]]:
     return [(ops, _form(ops) if can else ()) for can, ops in parts]
 
 
-def _can_be_captured(op: Op, pageable: frozenset[str]) -> bool:
-    if isinstance(op, Copy):
+def _can_be_captured(op: program.Op, pageable: frozenset[str]) -> bool:
+    if isinstance(op, program.Copy):
         return not op.blocking and not op.uses_host(pageable)
-    return is_of_a_call(op) or isinstance(op, Kernel | RecordEvent | WaitEvent | WaitThread)
+    return is_of_a_call(op) or isinstance(
+        op, program.Kernel | program.RecordEvent | program.WaitEvent | program.WaitThread
+    )
 
 
-def _form(ops: Sequence[Op]) -> tuple[str, ...]:
+def _form(ops: Sequence[program.Op]) -> tuple[str, ...]:
     """What parts that come again have in common: the kernels with which they begin and end; () for too few ops."""
-    names = [op.name for op in ops if isinstance(op, Kernel)]
-    works = sum(isinstance(op, Copy | Kernel) for op in ops)
+    names = [op.name for op in ops if isinstance(op, program.Kernel)]
+    works = sum(isinstance(op, program.Copy | program.Kernel) for op in ops)
     return (names[0], names[-1]) if names and works >= LEAST_OPS else ()
 
 
-def _captured(ops: Sequence[Op], device: Device) -> list[Op]:
+def _captured(ops: Sequence[program.Op], device: Device) -> list[program.Op]:
     """The ops of a part as one launch."""
-    kept = [op for op in ops if not isinstance(op, HostWork | WaitThread | Synchronize)]
-    copies = sum(isinstance(op, Copy) for op in kept)
+    kept = [op for op in ops if not isinstance(op, program.HostWork | program.WaitThread | program.Synchronize)]
+    copies = sum(isinstance(op, program.Copy) for op in kept)
     launch_s = device.host.graph_launch_s + copies * device.host.graph_node_s
     return [replace(op, thread=0, call_s=0.0 if k else launch_s) for k, op in enumerate(kept)]
 
@@ -295,7 +292,7 @@ def _captured(ops: Sequence[Op], device: Device) -> list[Op]:
 CALL = re.compile(r"(?:cuda|cu|hip)[A-Z]")  # how the name of a call of CUDA or HIP begins
 
 
-def _loads_of(schedule: Schedule) -> list[list[int]]:
+def _loads_of(schedule: program.Schedule) -> list[list[int]]:
     """Return for each step the ops in which the host loads its data.
 
     These are the host's own work, except calls, on the thread of the step's first copy to the card, behind all work of
@@ -309,26 +306,26 @@ def _loads_of(schedule: Schedule) -> list[list[int]]:
             loads.append([k for k in between if schedule.ops[k].thread == op.thread])
         if is_work(op):
             between, has_worked = [], not is_load(op)
-        elif isinstance(op, HostWork) and op.duration_s and not is_of_a_call(op) and not CALL.match(op.name):
+        elif isinstance(op, program.HostWork) and op.duration_s and not is_of_a_call(op) and not CALL.match(op.name):
             between.append(i)
     if 2 * sum(map(bool, loads)) < len(loads):
         raise InputError("the host does no work of its own before the first copy of a step, such as loading its data")
     return loads
 
 
-def with_workers(schedule: Schedule, count: int) -> Schedule:
+def with_workers(schedule: program.Schedule, count: int) -> program.Schedule:
     """Return the schedule in which ``count`` other threads load the data of the steps in turn.
 
     Right if loading needs no result of a step. Raises InputError as :func:`steps_of`, and if the host loads nothing.
     """
-    ops: list[tuple[Op, ...]] = [(op,) for op in schedule.ops]
+    ops: list[tuple[program.Op, ...]] = [(op,) for op in schedule.ops]
     first = 1 + max(op.thread for op in schedule.ops)
     for step, load in enumerate(_loads_of(schedule)):
         worker = first + step % count
         for i in load:
             ops[i] = (replace(schedule.ops[i], thread=worker),)
         if load:
-            ops[load[-1]] += (WaitThread(worker, schedule.ops[load[-1]].thread),)
+            ops[load[-1]] += (program.WaitThread(worker, schedule.ops[load[-1]].thread),)
     return replace(schedule, ops=tuple(chain.from_iterable(ops)))
 
 
@@ -348,4 +345,4 @@ def enough_workers(work: Work) -> int:
         load_s = own_work_s(schedule.ops[i] for i in places) / sum(map(bool, loads))
         work = work.issued(replace(schedule, ops=tuple(op for i, op in enumerate(schedule.ops) if i not in places)))
     step_s = work.seconds_of(simulate_one_of_many(*work[:2])) / steps
-    return max(now, min(MOST_WORKERS, ceil(load_s / max(step_s, 1e-9) - 1e-9)))
+    return max(now, min(program.MOST_WORKERS, ceil(load_s / max(step_s, 1e-9) - 1e-9)))

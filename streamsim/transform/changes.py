@@ -660,18 +660,16 @@ def kernels(pattern: str, factor: float, text: str) -> Change:
     """Let kernels whose names match a shell pattern take ``factor`` of their time. Raises InputError if none does."""
 
     def make(work: Work) -> Work:
-        found = 0
+        names = sorted({op.name for op in work.schedule.ops if isinstance(op, Kernel)})
+        if not any(fnmatchcase(name, pattern) for name in names):
+            known = ", ".join([*map(repr, names[:5]), *(["..."] if len(names) > 5 else [])]) or "no kernels"
+            raise InputError(f"--kernel {pattern!r}: no kernel has such a name; there are {known}")
         ops: list[Op] = []
         for op in work.schedule.ops:
             if isinstance(op, Kernel) and fnmatchcase(op.name, pattern):
                 seconds = work.device.occupancy(op).alone_s
                 op = replace(op, duration_s=seconds * factor, elements=0, share=1.0, parts=())
-                found += 1
             ops.append(op)
-        if not found:
-            names = sorted({op.name for op in work.schedule.ops if isinstance(op, Kernel)})
-            known = ", ".join([*map(repr, names[:5]), *(["..."] if len(names) > 5 else [])]) or "no kernels"
-            raise InputError(f"--kernel {pattern!r}: no kernel has such a name; there are {known}")
         return work.issued(replace(work.schedule, ops=tuple(ops)))
 
     return Change(f"--kernel {text}", make)
