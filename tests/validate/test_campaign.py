@@ -32,6 +32,7 @@ def a_plan(tmp_path: Path, repeats: int = 3) -> Plan:
 
 
 @pytest.mark.usefixtures("fitting_once")
+@pytest.mark.usefixtures("fitting_once")
 def test_schedules_are_measured_and_recorded(tmp_path: Path) -> None:
     plan = a_plan(tmp_path)
     samples = read_samples(RECORDED)
