@@ -246,14 +246,14 @@ def check_of(kind: Any) -> Check:
     if origin is Literal:
         return lambda field, value: check_choice(field, value, of)
     if origin in (UnionType, Union):  # a type, or None
-        return _optional(check_of(of[0]))
+        check_value = check_of(of[0])
+        return lambda field, value: None if value is None else check_value(field, value)
+    if origin is tuple and get_origin(of[0]) in (Annotated, Literal):
+        return _each(check_of(of[0]))
     if origin is tuple:
-        return _each(check_of(of[0])) if get_origin(of[0]) in (Annotated, Literal) else _tuple_of(of[0])
+        kinds = of[:1] if isinstance(of[0], type) else ()
+        return lambda field, value: check_tuple(field, value, *kinds)
     return lambda field, value: check_is(field, value, origin or bare)
-
-
-def _optional(check: Check) -> Check:
-    return lambda field, value: None if value is None else check(field, value)
 
 
 def _each(check: Check) -> Check:
@@ -263,13 +263,3 @@ def _each(check: Check) -> Check:
             check(f"{field}[{k}]", item)
 
     return check_each
-
-
-def _tuple_of(kind: Any) -> Check:
-    kinds = frozenset([kind] if isinstance(kind, type) else [])
-
-    def check_items(field: str, value: Any) -> None:
-        if type(value) is not tuple or (kinds and not kinds.issuperset(map(type, value))):
-            check_tuple(field, value, *kinds)
-
-    return check_items

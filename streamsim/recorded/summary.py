@@ -11,26 +11,8 @@ from numpy.typing import NDArray
 from streamsim.device import Device
 from streamsim.displayed import Displayed
 from streamsim.errors import counted, short
-from streamsim.recorded.recording import (
-    NONE,
-    CardWork,
-    Format,
-    Recording,
-    Unread,
-    WorkKind,
-)
-from streamsim.recorded.times import (
-    Covered,
-    Intervals,
-    before_in,
-    first_call,
-    gaps,
-    groups_of,
-    latest_before,
-    length,
-    merged,
-    unexpected_moves,
-)
+from streamsim.recorded import times
+from streamsim.recorded.recording import NONE, CardWork, Format, Recording, Unread, WorkKind
 from streamsim.text import format_ratio, format_seconds
 
 ENGINES = ("H2D", "D2H", "kernels", "within the card", "memsets", "unified memory", "other copies", "graphs")
@@ -144,7 +126,7 @@ def summarise(recording: Recording) -> RecordingSummary:
         recording.start_ns / NS_PER_S,
         recording.end_ns / NS_PER_S,
         _work_amounts(recording),
-        tuple(_amount(what, pages, rows, int(pages.count[rows].sum())) for what, rows in groups_of(recording)),
+        tuple(_amount(what, pages, rows, int(pages.count[rows].sum())) for what, rows in times.groups_of(recording)),
         tuple(_card(recording, card) for card in np.unique(work.card).tolist()),
         _call_uses(recording),
         recording.unread,
@@ -176,38 +158,39 @@ def engines_of(work: CardWork) -> NDArray[np.int64]:
 
 def _card(recording: Recording, card: int) -> RecordedCardUse:
     work = recording.work.rows(recording.work.card == card)
-    first = first_call(recording, work)
+    first = times.first_call(recording, work)
     first_ns = int(work.start_ns[0] if first == NONE else min(recording.calls.start_ns[first], work.end_ns.max()))
     work = work.rows(work.end_ns >= first_ns)  # what had ended by then is no part of the program
     work = msgspec.structs.replace(work, start_ns=np.maximum(work.start_ns, first_ns))
     engine = engines_of(work)
     reasons = _Reasons(recording, work, engine)
     last_ns = int(work.end_ns.max())
-    busy = merged(work.start_ns, work.end_ns)
-    engines = tuple(_engine(work, engine == n, ENGINES[n], length(busy)) for n in np.unique(engine).tolist())
+    busy = times.merged(work.start_ns, work.end_ns)
+    engines = tuple(_engine(work, engine == n, ENGINES[n], times.length(busy)) for n in np.unique(engine).tolist())
     is_kernel = engine == KERNELS
-    idle = gaps(busy, first_ns, last_ns)
-    no_kernel = gaps(merged(work.start_ns[is_kernel], work.end_ns[is_kernel]), first_ns, last_ns)
-    what, pages = recording.cards[card], unexpected_moves(recording, card, first_ns, last_ns)
+    idle = times.gaps(busy, first_ns, last_ns)
+    no_kernel = times.gaps(times.merged(work.start_ns[is_kernel], work.end_ns[is_kernel]), first_ns, last_ns)
+    what, pages = recording.cards[card], times.unexpected_moves(recording, card, first_ns, last_ns)
     return RecordedCardUse(
         what.id,
         what.name,
         first_ns / NS_PER_S,
         last_ns / NS_PER_S,
         engines,
-        length(merged(*(side.clip(first_ns, last_ns) for side in (pages.start_ns, pages.end_ns)))) / NS_PER_S,
+        times.length(times.merged(*(side.clip(first_ns, last_ns) for side in (pages.start_ns, pages.end_ns))))
+        / NS_PER_S,
         int(pages.bytes.sum()),
-        (length(busy) - round(sum(use.alone_s for use in engines) * NS_PER_S)) / NS_PER_S,
-        length(idle) / NS_PER_S,
+        (times.length(busy) - round(sum(use.alone_s for use in engines) * NS_PER_S)) / NS_PER_S,
+        times.length(idle) / NS_PER_S,
         _reasons(reasons.of(idle, np.arange(len(work)))),
-        length(no_kernel) / NS_PER_S,
+        times.length(no_kernel) / NS_PER_S,
         _reasons(reasons.of(no_kernel, np.flatnonzero(is_kernel))),
     )
 
 
 def _engine(work: CardWork, mine: NDArray[np.bool_], name: str, busy_ns: int) -> RecordedEngine:
     """Return the use of an engine with the rows ``mine``; ``busy_ns``: the time in which any engine is busy."""
-    own, others = (length(merged(work.start_ns[rows], work.end_ns[rows])) for rows in (mine, ~mine))
+    own, others = (times.length(times.merged(work.start_ns[rows], work.end_ns[rows])) for rows in (mine, ~mine))
     count, n_bytes = int(mine.sum()), int(work.bytes[mine].sum())
     return RecordedEngine(name, count, n_bytes, own / NS_PER_S, (busy_ns - others) / NS_PER_S)
 
@@ -223,8 +206,8 @@ def _call_uses(recording: Recording) -> tuple[RecordedCalls, ...]:
     for name in np.unique(calls.name).tolist():
         rows = np.flatnonzero(calls.name == name)
         longest = rows[np.argmax(lengths[rows])]
-        times = (lengths[rows].sum(), np.median(lengths[rows]), lengths[longest], calls.start_ns[longest])
-        found.append(RecordedCalls(recording.names[name], len(rows), *(float(time) / NS_PER_S for time in times)))
+        took = (lengths[rows].sum(), np.median(lengths[rows]), lengths[longest], calls.start_ns[longest])
+        found.append(RecordedCalls(recording.names[name], len(rows), *(float(time) / NS_PER_S for time in took)))
     return tuple(sorted(found, key=lambda use: -use.total_s))
 
 
@@ -247,19 +230,19 @@ class _Reasons:
 
     def __init__(self, recording: Recording, work: CardWork, engine: NDArray[np.int64]) -> None:
         self._recording, self._calls, self._work, self._engine = recording, recording.calls, work, engine
-        self._before = np.where(work.stream >= 0, before_in(work.stream), NONE)
-        self._busy = Covered(merged(work.start_ns, work.end_ns))
+        self._before = np.where(work.stream >= 0, times.before_in(work.stream), NONE)
+        self._busy = times.Covered(times.merged(work.start_ns, work.end_ns))
         self._in_calls = cache(self._time_in_calls)
 
-    def _time_in_calls(self, thread: int) -> dict[str, Covered]:
+    def _time_in_calls(self, thread: int) -> dict[str, times.Covered]:
         """Return the thread's time in calls of each name, without calls inside other calls."""
         calls, names = self._calls, self._recording.names
-        own = (calls.thread == thread) & (calls.start_ns >= latest_before(calls.thread, calls.end_ns))
+        own = (calls.thread == thread) & (calls.start_ns >= times.latest_before(calls.thread, calls.end_ns))
         rows_of = {name: own & (calls.name == name) for name in np.unique(calls.name[own]).tolist()}
         spans = {names[name]: (calls.start_ns[rows], calls.end_ns[rows]) for name, rows in rows_of.items()}
-        return {IN_CALL.format(name): Covered(merged(*of)) for name, of in spans.items()}
+        return {IN_CALL.format(name): times.Covered(times.merged(*of)) for name, of in spans.items()}
 
-    def of(self, found: Intervals, rows: NDArray[np.int64]) -> Counter[str]:
+    def of(self, found: times.Intervals, rows: NDArray[np.int64]) -> Counter[str]:
         """Return the nanoseconds of the gaps ``found``, by reason. They add up to the length of the gaps.
 
         Each gap ends with the first of ``rows`` that starts at its end or later.
@@ -292,10 +275,10 @@ class _Reasons:
         for thread in np.unique(threads).tolist():
             spans = start[threads == thread], returns[threads == thread]
             here = Counter({words: time.within(*spans) for words, time in self._in_calls(thread).items()})
-            reasons += here + Counter({BETWEEN_CALLS: length(spans) - here.total()})
+            reasons += here + Counter({BETWEEN_CALLS: times.length(spans) - here.total()})
         others = self._busy.within(returns, end)
         reasons[OTHERS_BUSY] += others
-        reasons[ON_THE_WAY] += length((returns, end)) - others
+        reasons[ON_THE_WAY] += times.length((returns, end)) - others
         return reasons
 
 
