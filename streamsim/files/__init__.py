@@ -1,7 +1,7 @@
 """Files read up to a size and written whole or not at all, and JSON and TOML whose faults are errors of one line.
 
-A file's size is checked before it is read. A read from a pipe without a writer fails after ten seconds. A file is
-written under another name in the same folder and then renamed in one step, so a failed write leaves the old file.
+A file's size is checked before it is read. A file is written under another name in the same folder and then renamed in
+one step, so a failed write leaves the old file.
 
 Nothing in a document is executed. An error names the document, the field, its value and the expected values. In TOML, a
 number with a unit may also be a string with the unit: ``latency_s = "2.7us"``, ``bandwidth_bytes_per_s = "55.3GB/s"``.
@@ -11,7 +11,6 @@ The ending of the field's name says which units are possible.
 import json
 import os
 import re
-import select
 import shutil
 import stat
 import tomllib
@@ -30,7 +29,6 @@ from streamsim.errors import InputError, one_line, shown, uncapitalised
 from streamsim.text import LARGEST_TOML_BYTES, WORDS, check_listed, is_cut_short, mistaken_for, parser_for
 
 GZIP_LEVEL = 6
-WRITER_S = 10.0  # seconds until a named pipe must have a writer
 KNOWN = "streamsim init --schema says what is known"
 _STEP = re.compile(r"\.([^.\[]+)|\[(\d+|\.\.\.)\]")
 _FIELD = re.compile(r"Object (missing required|contains unknown) field `(.*)`$", re.DOTALL)
@@ -42,34 +40,16 @@ Parsers = Mapping[type | str, Callable[[str, str], Any]]  # of text, by the type
 def read_bytes(path: str | os.PathLike[str], most: int) -> bytes:
     """Return the content of a regular file or pipe of at most ``most`` bytes. Raises InputError naming the file."""
     try:
-        with open(path, "rb", opener=_open_at_once) as file:
+        with open(path, "rb") as file:
             status = os.fstat(file.fileno())
             if not (stat.S_ISREG(status.st_mode) or stat.S_ISFIFO(status.st_mode)):
                 raise InputError(f"{path}: is not a regular file; give a file or a pipe")
-            first = _first_byte(path, file.fileno()) if stat.S_ISFIFO(status.st_mode) else b""
-            data = b"" if status.st_size > most else first + file.read(most + 1)  # a pipe has no size
+            data = b"" if status.st_size > most else file.read(most + 1)  # a pipe has no size
     except (OSError, ValueError) as error:
         raise file_error(path, error, "read") from None
     if status.st_size > most or len(data) > most:
         raise InputError(f"{path}: is larger than {most} bytes, the largest file of its kind")
     return data
-
-
-def _open_at_once(path: str, flags: int) -> int:
-    """Open a file without waiting: opening a named pipe otherwise waits for a writer."""
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
-
-
-def _first_byte(path: str | os.PathLike[str], pipe: int) -> bytes:
-    """Return the bytes read to detect a pipe's writer, and let later reads wait. Raises InputError without a writer."""
-    found = b""
-    if not select.select([pipe], [], [], WRITER_S)[0]:
-        with suppress(BlockingIOError):  # there is a writer, and it has written nothing yet
-            found = os.read(pipe, 1)
-            if not found:
-                raise InputError(f"{path}: is a pipe that nobody writes to")
-    os.set_blocking(pipe, True)
-    return found
 
 
 def file_error(path: str | os.PathLike[str], error: OSError | ValueError, verb: str) -> InputError:

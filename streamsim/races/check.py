@@ -54,15 +54,14 @@ class Hazard(msgspec.Struct, frozen=True):
 
 
 class MissingWait(msgspec.Struct, frozen=True):
-    """The wait that would order two ops: just before ``before``, for ``event``, which comes after the op ``after``.
+    """The wait that would order two ops: just before ``before``, for a new event, recorded just after ``after``.
 
-    ``event`` None: for a new event, recorded just after ``after`` in its stream. ``host``: the thread that issues
-    ``before`` must wait, not its stream, because ``before`` reads pageable memory as soon as it is called.
+    ``host``: the thread that issues ``before`` must wait, not its stream, because ``before`` reads pageable memory as
+    soon as it is called.
     """
 
     after: int
     before: int
-    event: int | None = None
     host: bool = False
 
 
@@ -99,11 +98,11 @@ def check(schedule: program.Schedule) -> tuple[Finding, ...]:
 def repaired(schedule: program.Schedule, findings: Iterable[Finding]) -> program.Schedule:
     """Return ``schedule`` with the waits that its races lack, and therefore without races."""
     waits = [finding.wait for finding in findings if finding.wait is not None]
-    sources = sorted({wait.after for wait in waits if wait.event is None})
+    sources = sorted({wait.after for wait in waits})
     events = {op: event for event, op in enumerate(sources, schedule.events)}
     before: dict[int, list[program.Op]] = {}
     for wait in waits:
-        op, event = schedule.ops[wait.before], events[wait.after] if wait.event is None else wait.event
+        op, event = schedule.ops[wait.before], events[wait.after]
         waiting: program.Op = program.WaitEvent(event, op.stream or 0, thread=op.thread)
         if wait.host:
             waiting = program.Synchronize(event=event, thread=op.thread)
@@ -220,10 +219,6 @@ class _Checker:
         self._schedule, self._order, self._pageable = schedule, HappensBefore(schedule), schedule.pageable_names
         self._histories = {buffer.name: History(buffer.bytes) for buffer in schedule.buffers}
         self._records: dict[int, int] = {}  # by event: the op that recorded it last
-        self._record_after: dict[
-            int, tuple[int, int]
-        ] = {}  # by op: an event that was recorded soon after it, and where
-        self._unrecorded_ops: dict[int, list[int]] = {}  # by stream: its ops since its last copy to the card or record
 
     def run(self) -> Iterator[Finding]:
         for i, op in enumerate(self._schedule.ops):
@@ -235,8 +230,6 @@ class _Checker:
             self._order.call(op)
             if isinstance(op, program.RecordEvent):
                 self._records[op.event] = i
-                after = self._unrecorded_ops.pop(op.stream, ())
-                self._record_after |= dict.fromkeys(after, (op.event, i))
         yield from self._unsynchronised()
 
     # Copies and kernels
@@ -248,18 +241,14 @@ class _Checker:
         for earlier in order.last_of({earlier for earlier, _ in racing}) if racing else ():
             kinds = {pageable for k, pageable in racing if k == earlier and not self._is_behind(op, k, pageable, clock)}
             if kinds:
-                wait = self._missing_wait(earlier, i, host=True in kinds and self._is_staged(op))
+                wait = MissingWait(earlier, i, host=True in kinds and self._is_staged(op))
                 yield self._race(wait, kinds)
-                reached = order.ended(earlier) if wait.event is None else order.recorded(wait.event)
                 if wait.host:
-                    order.host_learns(op.thread, reached)
-                clock = join(clock, reached)
+                    order.host_learns(op.thread, order.ended(earlier))
+                clock = join(clock, order.ended(earlier))
         if self._is_staged(op):
             clock = order.with_read(i, op.thread, clock)
         order.start(i, stream, clock)
-        if isinstance(op, program.Copy) and op.direction == "h2d":
-            self._unrecorded_ops[stream] = []
-        self._unrecorded_ops.setdefault(stream, []).append(i)
         if isinstance(op, program.Copy) and op.is_done_on_return(self._pageable):
             order.host_waits(op.thread, (i,))
 
@@ -284,16 +273,6 @@ class _Checker:
         """Return True if an op reads pageable memory, which it does while the thread makes the call."""
         return isinstance(op, program.Copy) and op.direction == "h2d" and op.uses_host(self._pageable)
 
-    def _missing_wait(self, after: int, before: int, host: bool) -> MissingWait:
-        """Return the wait that orders two ops, for an event that is recorded after the first one, if there is one.
-
-        One that is there is a call less. It must be recorded before its stream turns to its next chunk, by a copy to
-        the card, or waiting for it would cost too much; and not be recorded again since.
-        """
-        event, record = self._record_after.get(after, (NEVER, NEVER))
-        is_there = record != NEVER and self._records[event] == record
-        return MissingWait(after, before, event if is_there else None, host)
-
     def _race(self, wait: MissingWait, kinds: set[bool]) -> Finding:
         """Return the race that ``wait`` would end. ``kinds``: whether the memory is pageable or not."""
         first, second = self._schedule.ops[wait.after], self._schedule.ops[wait.before]
@@ -304,8 +283,6 @@ class _Checker:
         what = f"{self._name(wait.before)} and {self._name(wait.after)} have no order: {', '.join(shown)}"
         where = f"in thread {second.thread} of the host" if wait.host else f"in stream {second.stream}"
         remedy = f"record an event in stream {first.stream} after ops[{wait.after}] and wait for it {where}"
-        if wait.event is not None:
-            remedy = f"wait for event {wait.event} (recorded by ops[{self._records[wait.event]}]) {where}"
         ops = (wait.after, wait.before)
         return Finding("race", ops, what, f"{remedy} before ops[{wait.before}]", hazards, wait)
 

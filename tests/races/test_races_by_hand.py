@@ -97,23 +97,6 @@ def test_a_race_is_named_with_its_bytes_and_the_smallest_fix() -> None:
     assert found.severity == "error"
 
 
-@pytest.mark.parametrize(
-    ("between", "event"),
-    [
-        ((RecordEvent(0, 1),), 0),
-        ((card.kernel(1, 8), RecordEvent(0, 1)), 0),  # the same chunk
-        ((card.h2d(1, 8), RecordEvent(0, 1)), None),  # the next chunk: waiting for it would cost too much
-        ((RecordEvent(0, 1), RecordEvent(0, 3)), None),  # stands for something else by now
-        ((RecordEvent(0, 3),), None),
-        ((), None),
-    ],
-)
-def test_an_event_that_is_there_is_waited_for(between: tuple[Op, ...], event: int | None) -> None:
-    ops = (into(1), *between, work(2, reads=(ON_CARD,)))
-    (found,) = of_rule(check(plan(*ops)), "race")
-    assert found.wait == MissingWait(0, len(ops) - 1, event)
-
-
 def test_a_wait_for_an_earlier_op_forgets_no_later_one() -> None:
     """The host has waited for both copies, so the kernel comes after the second as well."""
     there = Region("d", 32, 16)

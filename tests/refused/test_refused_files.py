@@ -143,7 +143,6 @@ PLACES = [  # what is said by those who read, and by those who write
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("streamsim.files.WRITER_S", 0.01)
     Path("file").write_text("before")
     Path("link").symlink_to(tmp_path / "none" / "file")
 
@@ -208,13 +207,6 @@ def peak_of(read: Callable[[Path], object], path: Path, reason: str) -> int:
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     return peak
-
-
-@pytest.mark.usefixtures("folder")
-def test_a_pipe_that_nobody_writes_to_is_not_waited_for() -> None:
-    os.mkfifo("pipe")
-    for read in (program.read_schedule, read_device, read_record, read_samples, read_asked):
-        refusal(partial(read, Path("pipe")), "pipe: is a pipe that nobody writes to")
 
 
 # Any bytes at all
