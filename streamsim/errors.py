@@ -7,7 +7,7 @@ import reprlib
 from collections.abc import Callable, Sequence
 from functools import cache
 from types import UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
 
 import msgspec
 
@@ -156,19 +156,6 @@ def check_is(field: str, value: object, kind: type) -> None:
         raise InputError(f"{field} = {shown(value)}: expected {WORDS.get(kind) or f'a {kind.__name__}'}")
 
 
-def check_tuple(field: str, value: object, *of: type) -> None:
-    """Raise InputError unless ``value`` is a tuple (a list would make the value that holds it mutable), of such items.
-
-    Without ``of`` the items are not looked at.
-    """
-    if type(value) is not tuple:
-        expected = f" of {of[0].__name__}" if of else ""
-        raise InputError(f"{field} = {type(value).__name__}: expected a tuple{expected}")
-    if of and not {*of}.issuperset(map(type, value)):
-        i = next(i for i, item in enumerate(value) if type(item) not in of)
-        check_is(f"{field}[{i}]", value[i], of[0])
-
-
 def check_choice(field: str, value: object, choices: tuple[str, ...]) -> None:
     """Raise InputError unless ``value`` is one of ``choices``."""
     if value not in choices:
@@ -211,7 +198,7 @@ class Checked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A value that raises InputError naming a field whose value is not what the field's type declares."""
 
     def __post_init__(self) -> None:
-        for field, default, kind, least, most, check in _checks_of(type(self)):
+        for field, default, kind, least, most, check in _rules_of(type(self)):
             value = getattr(self, field)
             if value is default or (type(value) is kind and (most is None or least <= value <= most)):
                 continue  # nearly always, and without a call
@@ -224,42 +211,49 @@ class Checked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 Check = Callable[[str, Any], None]
 
 
+class Rule(NamedTuple):
+    """What a declared type says of values: their class, a number's limits, and a check of a field's name and value."""
+
+    kind: Any
+    least: float | None
+    most: float | None
+    check: Check
+
+
 @cache
-def _checks_of(struct: type[msgspec.Struct]) -> list[tuple[str, Any, Any, Any, Any, Check]]:
-    """Return each field's name, default, type (of a class) and limits (of a number), and its check."""
-    rows = []
-    for field in msgspec.structs.fields(struct):
-        kind = get_args(field.type)[0] if get_origin(field.type) in (UnionType, Union) else field.type
-        bare = get_args(kind)[0] if get_origin(kind) is Annotated else kind
-        limits = limits_of(kind) if bare in (int, float) else (None, None)
-        rows.append((field.name, field.default, bare, *limits, check_of(field.type)))
-    return rows
+def _rules_of(struct: type[msgspec.Struct]) -> list[tuple[str, Any, Any, Any, Any, Check]]:
+    """Return the name, the default and the rule of each field."""
+    return [(field.name, field.default, *rule_of(field.type)) for field in msgspec.structs.fields(struct)]
 
 
-def check_of(kind: Any) -> Check:
-    """Return the check of values of a declared type: it takes the field's name and the value."""
+def rule_of(kind: Any) -> Rule:
+    """Return the rule of values of a declared type."""
     bare = get_args(kind)[0] if get_origin(kind) is Annotated else kind
     origin, of = get_origin(bare), get_args(bare)
     if bare in (int, float):
         (least, most), check = limits_of(kind), check_whole if bare is int else check_number
-        return lambda field, value: check(field, value, least, most)
-    if origin is Literal:
-        return lambda field, value: check_choice(field, value, of)
+        return Rule(bare, least, most, lambda field, value: check(field, value, least, most))
     if origin in (UnionType, Union):  # a type, or None
-        check_value = check_of(of[0])
-        return lambda field, value: None if value is None else check_value(field, value)
-    if origin is tuple and get_origin(of[0]) in (Annotated, Literal):
-        return _each(check_of(of[0]))
+        rule = rule_of(of[0])
+        return rule._replace(check=lambda field, value: None if value is None else rule.check(field, value))
+    if origin is Literal:
+        return Rule(bare, None, None, lambda field, value: check_choice(field, value, of))
     if origin is tuple:
-        kinds = of[:1] if isinstance(of[0], type) else ()
-        return lambda field, value: check_tuple(field, value, *kinds)
-    return lambda field, value: check_is(field, value, origin or bare)
+        return Rule(bare, None, None, _tuple_of(of[0]))
+    return Rule(bare, None, None, lambda field, value: check_is(field, value, origin or bare))
 
 
-def _each(check: Check) -> Check:
-    def check_each(field: str, value: Any) -> None:
-        check_tuple(field, value)
-        for k, item in enumerate(value):
-            check(f"{field}[{k}]", item)
+def _tuple_of(kind: Any) -> Check:
+    """Return the check of a tuple of such items; a list would make the value that holds it mutable."""
+    kinds = frozenset([kind] if isinstance(kind, type) else [])
+    check = rule_of(kind).check if get_origin(kind) in (Annotated, Literal) or kinds else None
 
-    return check_each
+    def check_items(field: str, value: Any) -> None:
+        if type(value) is not tuple:
+            of = "".join(f" of {some.__name__}" for some in kinds)
+            raise InputError(f"{field} = {type(value).__name__}: expected a tuple{of}")
+        if check is not None and not (kinds and kinds.issuperset(map(type, value))):
+            for k, item in enumerate(value):
+                check(f"{field}[{k}]", item)
+
+    return check_items

@@ -28,7 +28,7 @@ from streamsim.device import tables
 from streamsim.device.library import as_device
 from streamsim.device.profile import LIMITED, Device, declared, tables_of, with_values
 from streamsim.device.tables import DIRECTIONS, EFFECTS
-from streamsim.errors import LONGEST_S, SHORTEST_KERNEL_S, InputError, check_of, shown
+from streamsim.errors import LONGEST_S, SHORTEST_KERNEL_S, InputError, rule_of, shown
 from streamsim.text import parser_for, unit_of
 
 AS_SET = "assumed: as set"
@@ -152,7 +152,8 @@ def _read(device: Device, name: str, value: Any) -> Any:
     parse = parser_of(device, name) if isinstance(value, str) else None
     read = value if parse is None else parse(value, name)
     try:
-        check_of(next(field.type for full, _, field in declared(device) if full == name))(name.rpartition(".")[2], read)
+        rule = rule_of(next(field.type for full, _, field in declared(device) if full == name))
+        rule.check(name.rpartition(".")[2], read)
     except InputError as error:
         raise InputError(f"{name.partition('.')[0]}.{error}") from None
     return read
