@@ -130,7 +130,7 @@ class _Rows:
         """
         schedule = self._work.schedule
         if self._pipeline is not None:
-            if self._pipeline.workload.in_order and not self._pipeline.config.is_prefetch:
+            if self._pipeline.workload.in_order and self._pipeline.config.order != "prefetch":
                 yield (make.prefetch(1),)
         elif not self._independent and transform.bounced(schedule):
             yield (make.keep(),)  # copied ahead, it would be old
@@ -198,7 +198,7 @@ class _Rows:
 
     def finer(self) -> Tries:
         chunks, most, workload = self._chunks(), self._values.most_chunks, self._pipeline and self._pipeline.workload
-        is_one = chunks == 1 and not (self._pipeline and self._pipeline.config.is_prefetch)
+        is_one = chunks == 1 and not (self._pipeline and self._pipeline.config.order == "prefetch")
         for finer in (chunks * factor for factor in self._values.factors):
             if len(self._work.schedule) * finer > MOST_OPS * chunks:
                 continue

@@ -62,9 +62,9 @@ def remedy(workload: Workload, config: Config, room_bytes: int) -> str:
 def _rings(workload: Workload, config: Config) -> Iterator[Config]:
     """Over two buffers and streams, with as many chunks and then ever more, down to the least room; then over one."""
     most = min(workload.most_chunks, MOST_CHUNKS)
-    order = "prefetch" if config.is_prefetch else "depth-first"
+    order = "prefetch" if config.order == "prefetch" else "depth-first"
     for buffers in (2, 1):
-        streams = 1 if config.is_prefetch else max(buffers, config.streams)
+        streams = 1 if config.order == "prefetch" else max(buffers, config.streams)
         chunks = min(most, max(2, config.chunks))
         while chunks <= most:
             yield replace(config, order=order, buffers=buffers, chunks=chunks, streams=min(streams, chunks))

@@ -348,7 +348,8 @@ def assumed_of(work: Work) -> list[str]:
 
 def workload_inputs(workload: program.Workload) -> dict[str, Any]:
     """Return the workload as plain numbers and strings."""
-    return {"workload": to_builtins(workload), "h2d_bytes": workload.h2d_bytes, "d2h_bytes": workload.d2h_bytes}
+    h2d, d2h = (*workload.input_bytes, *workload.h2d_once), (*workload.output_bytes, *workload.d2h_once)
+    return {"workload": to_builtins(workload), "h2d_bytes": sum(h2d), "d2h_bytes": sum(d2h)}
 
 
 def timed_alone_noted(workload: program.Workload, device: Device) -> tuple[program.Workload, list[str]]:

@@ -66,18 +66,18 @@ class LoopPlan(Plan):
             )
         self.title, self.is_graph = config.pattern, config.launch == "graph"
         self.defaults = {"chunks": config.chunks}
-        if not config.own_streams:
+        if not config.issued.own_streams:
             self.defaults["streams"] = config.streams
         if config.slots is not None:
             self.defaults["buffers"] = config.buffers or PREFETCH_BUFFERS
-        self.streams, self.has_host_work = config.own_streams, workload.has_host_work
+        self.streams, self.has_host_work = config.issued.own_streams, workload.has_host_work
         self.kernels = self._chunk_kernels(workload) if workload.kernels else None
         if all(kernel.is_timed for kernel in workload.kernels):
             self.kernels_s = sum(kernel.whole_s(workload.work) for kernel in workload.kernels)
         each = [repr(workload.host_work_s)] if workload.host_work_s else []
         share = [f"{workload.host_load_s!r} / chunks"] if workload.host_load_s else []
         self._work = " + ".join([*each, *share])  # of the host, before it issues a chunk: seconds
-        self._loop, self._is_blocking = config.loop(workload), config.is_blocking
+        self._loop, self._is_blocking = config.loop(workload), config.issued.is_blocking
         self._others = "" if self._is_blocking or self._loop.roles else "streams"  # over which chunks take turns
         recorded = {step.event for step in self._loop.steps if isinstance(step, patterns.RecordStep)}
         self.events = {name: "chunks" for name in self._loop.events if name in recorded}

@@ -499,7 +499,7 @@ class _CostTable:
             return None
         if loop.roles and (has_gaps or not all(self.jobs[:2]) or self.jobs[4]):
             return None
-        issue = memory, launch, config.is_blocking
+        issue = memory, launch, config.issued.is_blocking
         found = [self._chunk(part._replace(many=1), *issue) for part in parts]
         behind = sum(self.jobs[:3])  # in a graph, the offset of costs right behind kernels: see ``_chunk``
         once, most_once = self._chunk(None, *issue)

@@ -237,7 +237,7 @@ class Config(Checked, frozen=True):
 
     def __post_init__(self) -> None:
         Checked.__post_init__(self)
-        issued = ISSUE_ORDERS[self.order]
+        issued = self.issued
         if self.buffers is not None and issued.ring is None:
             raise InputError(
                 f"buffers = {self.buffers}: a ring of buffers is issued depth-first or prefetched, not {self.order}"
@@ -245,37 +245,26 @@ class Config(Checked, frozen=True):
         if issued.own_streams and self.streams > 1:
             own = counted(issued.own_streams, "stream")
             raise InputError(f"streams = {self.streams}: the order {self.order} has {own} of its own; leave it out")
-        if self.launch == "graph" and self.is_blocking:
+        if self.launch == "graph" and issued.is_blocking:
             raise InputError("launch = 'graph': a serial program blocks the host; use another order")
         if self.launch == "graph" and self.memory == "pageable":
             raise InputError("launch = 'graph': pageable copies cannot be captured; use pinned memory")
 
     @property
-    def is_blocking(self) -> bool:
-        """True if the host waits for each copy."""
-        return ISSUE_ORDERS[self.order].is_blocking
+    def issued(self) -> IssueOrder:
+        """The issue order: its loop and its rules."""
+        return ISSUE_ORDERS[self.order]
 
     @property
     def slots(self) -> int | None:
         """The number of device buffers of one chunk that are in use, in turn; None: no buffer is used twice."""
-        buffers = ISSUE_ORDERS[self.order].least_buffers if self.buffers is None else self.buffers
+        buffers = self.issued.least_buffers if self.buffers is None else self.buffers
         return None if buffers is None else min(buffers, self.chunks)
-
-    @property
-    def is_prefetch(self) -> bool:
-        """True if each chunk is copied in beside the kernels of the chunk before."""
-        return self.order == "prefetch"
-
-    @property
-    def own_streams(self) -> int:
-        """The number of streams that the order fixes; 0: the user chooses it."""
-        return ISSUE_ORDERS[self.order].own_streams
 
     @property
     def pattern(self) -> str:
         """The name of such programs: "ring", or the issue order."""
-        issued = ISSUE_ORDERS[self.order]
-        return "ring" if self.buffers is not None and issued.ring is not issued.loop else self.order
+        return "ring" if self.buffers is not None and self.issued.ring is not self.issued.loop else self.order
 
     def distance(self, distance: Distance) -> int:
         """Return a distance in chunks."""
@@ -296,20 +285,16 @@ class Config(Checked, frozen=True):
     @property
     def simplicity(self) -> tuple[int, int, int, int, int]:
         """A key to sort by simplicity: fewest chunks, then streams, then no or the smallest ring, depth-first, live."""
-        return (
-            self.chunks,
-            max(self.own_streams, self.streams),
-            self.buffers or 0,
-            ORDERS.index(self.order),
-            calls.LAUNCHES.index(self.launch),
-        )
+        streams = max(self.issued.own_streams, self.streams)
+        order, launch = ORDERS.index(self.order), calls.LAUNCHES.index(self.launch)
+        return self.chunks, streams, self.buffers or 0, order, launch
 
     @property
     def words(self) -> str:
         """A description such as "16 chunks on 4 streams, depth-first"."""
         ring = f", {counted(self.buffers, 'buffer')}" if self.buffers else ""
         graph = ", as a graph" if self.launch == "graph" else ""
-        on_streams = "" if self.is_prefetch else f" on {counted(self.streams, 'stream')}"
+        on_streams = "" if self.order == "prefetch" else f" on {counted(self.streams, 'stream')}"
         return f"{counted(self.chunks, 'chunk')}{on_streams}, {self.order}{ring}{graph}"
 
     def fitted(self) -> Config:
@@ -328,20 +313,19 @@ class Config(Checked, frozen=True):
                 " one stream; use 1, or the order prefetch or relay"
             )
         if self.launch == "graph" and workload.has_host_work:
-            field = "host_work_s" if workload.host_work_s else "host_load_s"
             raise InputError(
-                f"{field} = {getattr(workload, field):g}: the host cannot work between the steps of a graph, which it"
-                " launches once; use live, or leave it out"
+                "launch = 'graph': the host cannot work between the steps of a graph, which it launches once; use live,"
+                " or leave host_work_s and host_load_s out"
             )
 
     def schedule(self, workload: Workload) -> Schedule:
         """Return the program of a workload. Raises InputError if it cannot be cut and issued in this way."""
         self.check(workload)
         unchunked = None
-        if self.chunks > 1 or not self.is_blocking:
+        if self.chunks > 1 or not self.issued.is_blocking:
             unchunked = Config("serial", memory=self.memory).schedule(workload.loaded_once(self.chunks))
         name = f"{self.pattern} N={self.chunks}"
-        if not self.own_streams:
+        if not self.issued.own_streams:
             name += f" S={self.streams}"
         if self.slots is not None:
             name += f" K={self.slots}"
@@ -364,7 +348,6 @@ class Config(Checked, frozen=True):
 # device arrays hold the whole workload, unless chunks use buffers in turn. Arrays that are copied once go in before the
 # first chunk, in the loop's first stream, for which the other streams wait. They go back after the last chunk.
 
-HOST_WORK = "host work"  # before a chunk
 NON_BLOCKING: calls.StreamKind = "non-blocking"
 Piece = tuple[calls.Region, calls.Region]  # of an array: on the card, and on the host
 Arrays = list[list[Piece | None]]  # the piece that each chunk has of each array
@@ -437,7 +420,7 @@ class _Pipeline:
     def _calls(self, step: Step, chunk: int) -> Iterator[calls.Op]:
         if isinstance(step, Prepare):
             if self._host_s[chunk]:
-                yield calls.HostWork(self._host_s[chunk], HOST_WORK)
+                yield calls.HostWork(self._host_s[chunk], "host work")
             return
         stream = 1 + (chunk % self._config.streams if step.stream == TURN else step.stream)
         match step:
@@ -471,7 +454,7 @@ class _Pipeline:
         return self._events - 1
 
     def _copies(self, direction: calls.Direction, pieces: Sequence[Piece], stream: int) -> list[calls.Op]:
-        is_blocking = self._config.is_blocking
+        is_blocking = self._config.issued.is_blocking
         return [calls.Copy(direction, card.bytes, stream, host, card, is_blocking) for card, host in pieces]
 
     def _copy_in_once(self, first: int, others: Sequence[int]) -> None:
@@ -557,7 +540,6 @@ def serialized(schedule: Schedule) -> Schedule:
         calls.Kernel: {"stream": 1},
         calls.HostWork: dict[str, Any](),
     }
-    works = [op for op in schedule.ops if type(op) in changes]
-    ops = [replace(op, thread=0, **changes[type(op)]) for op in works]
+    ops = [replace(op, thread=0, **changes[type(op)]) for op in schedule.ops if type(op) in changes]
     name = f"{schedule.name} one by one".strip()
     return Schedule((*ops, calls.Synchronize()), ("non-blocking",), schedule.buffers, name=name)

@@ -400,13 +400,11 @@ class RecordedTrack(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise errors.InputError(f"start_ns, end_ns: expected spans one after the other, from 0 to {LATEST_NS} ns")
 
 
-class RecordedTimes(
-    msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, rename={"tracks": "lanes"}
-):
+class RecordedTimes(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """Recorded times, one column entry for each op, in whole nanoseconds since the first op's call; -1: no such time.
 
     - ``issued_ns``, ``returned_ns``: begin and return of its call. ``start_ns``, ``end_ns``: its run on the card.
-    - ``tracks``: recorded spans that belong to no op; ``lanes`` in a file.
+    - ``lanes``: recorded spans that belong to no op.
 
     Raises InputError naming the column for columns of different lengths, and for impossible times.
     """
@@ -415,7 +413,7 @@ class RecordedTimes(
     returned_ns: tuple[int, ...]
     start_ns: tuple[int, ...]
     end_ns: tuple[int, ...]
-    tracks: tuple[RecordedTrack, ...] = ()
+    lanes: tuple[RecordedTrack, ...] = ()
 
     def __post_init__(self) -> None:
         for first, last in (("issued_ns", "returned_ns"), ("start_ns", "end_ns")):
@@ -545,15 +543,11 @@ class CudaOrder:
         return self._union(tails) if len(tails) > 1 else next(iter(tails))  # mostly the legacy stream's last op
 
     def append(self, stream: int, op: int) -> None:
-        if stream == LEGACY_STREAM:
-            self._set_tail(stream, (op,))
-        else:
-            self.tail[stream] = (op,)
+        self._set_tail(stream, (op,))
 
     def record(self, stream: int, event: int) -> tuple[int, ...]:
         done = self._recorded[event] = self.before(stream)
-        if stream == LEGACY_STREAM:
-            self._set_tail(stream, done)
+        self._set_tail(stream, done)
         return done
 
     def wait(self, stream: int, event: int) -> tuple[int, ...]:

@@ -121,14 +121,18 @@ class WorkloadKernel(errors.Checked, frozen=True, omit_defaults=True, repr_omit_
 
         Raises InputError for contradictory points, and for a time below ``latency_s``.
         """
-        shares, seconds = zip(*self._curve(elements), strict=True)
-        least_s = seconds[0] or seconds[1]
+        curve = self._curve(elements)
+        least_s = curve[0][1] or curve[1][1]
         if self.latency_s > least_s:
             raise errors.InputError(
                 f"latency_s = {self.latency_s:g} s: a launch takes so long at least, and one of these takes"
                 f" {format_seconds(least_s)}; give no more than that, or a longer time"
             )
-        return _on_line(shares, seconds, 1.0)
+        if curve[0][0] >= 1:  # no smaller part is known
+            return curve[0][1]
+        k = min(bisect_left(curve, (1.0, 0.0)), len(curve) - 1)
+        (start, start_s), (end, end_s) = curve[k - 1 : k + 1]
+        return start_s + (end_s - start_s) * (1 - start) / (end - start)
 
     def whole_s(self, elements: int) -> float:
         """Return the seconds of all launches over ``elements`` elements; errors as in :meth:`launch_s`."""
@@ -170,14 +174,6 @@ class WorkloadKernel(errors.Checked, frozen=True, omit_defaults=True, repr_omit_
 def _times(seconds: float, factor: float) -> float:
     """Return ``seconds * factor`` within the limits of a kernel's time."""
     return min(errors.LONGEST_S, max(errors.SHORTEST_KERNEL_S, seconds * factor))
-
-
-def _on_line(xs: Sequence[float], ys: Sequence[float], x: float) -> float:
-    """Interpolate linearly between the points and beyond the last one; constant below the first one."""
-    if x <= xs[0] and xs[0] > 0:
-        return ys[0]
-    i = min(max(1, bisect_left(xs, x)), len(xs) - 1)
-    return ys[i - 1] + (ys[i] - ys[i - 1]) * (x - xs[i - 1]) / (xs[i] - xs[i - 1])
 
 
 class EqualChunks(NamedTuple):
@@ -248,16 +244,6 @@ class Workload(errors.Checked, frozen=True, omit_defaults=True, repr_omit_defaul
     def output_bytes(self) -> tuple[int, ...]:
         """The bytes of each array that is cut and copied back."""
         return tuple(n * (self.elements or 1) for n in self.outputs)
-
-    @property
-    def h2d_bytes(self) -> int:
-        """The sum of the bytes that are copied to the card."""
-        return sum(self.input_bytes) + sum(self.h2d_once)
-
-    @property
-    def d2h_bytes(self) -> int:
-        """The sum of the bytes that are copied back."""
-        return sum(self.output_bytes) + sum(self.d2h_once)
 
     @property
     def has_host_work(self) -> bool:

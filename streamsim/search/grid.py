@@ -174,7 +174,7 @@ class Grid(Checked, frozen=True):
             needed[one] = one.device_bytes(workload)
         for one, n_bytes in needed.items():
             most = min(one.chunks, most_streams(workload, one.order))
-            streams = {one.streams} if one.own_streams else {min(n, most) for n in self.streams}
+            streams = {one.streams} if one.issued.own_streams else {min(n, most) for n in self.streams}
             if self.has_room(n_bytes):
                 fits += [msgspec.structs.replace(one, streams=n) for n in streams]
             else:

@@ -202,7 +202,7 @@ def recorded_timeline(predicted: Timeline, recorded: RecordedTimes) -> Timeline:
         array("q", [-1]) * len(predicted),
         ticks(recorded.start_ns),
         ticks(recorded.end_ns),
-        tracks=tuple(Track(track.name, ticks(track.start_ns), ticks(track.end_ns)) for track in recorded.tracks),
+        tracks=tuple(Track(track.name, ticks(track.start_ns), ticks(track.end_ns)) for track in recorded.lanes),
     )
 
 

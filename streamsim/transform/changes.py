@@ -387,7 +387,7 @@ def waiting(meant: Work, _: float) -> Work:
 
 def _depth_first(config: Config) -> dict[str, Any]:
     """Return the fields of a pipeline with nothing that holds its host, if that is not pageable memory."""
-    return {"order": "depth-first"} if config.is_blocking else {}
+    return {"order": "depth-first"} if config.issued.is_blocking else {}
 
 
 def pool() -> Change:
@@ -479,13 +479,13 @@ def streams(count: int) -> Change:
         now = config.streams if config else len(working_streams(work.schedule))
         if count < now:
             return f"use {counted(count, 'stream')} instead of {now}"
-        depth_first = " depth-first" if config and _has_own_streams(config) else ""
-        slots = config.slots if config and config.is_prefetch else None
+        depth_first = " depth-first" if config and config.issued.own_streams else ""
+        slots = config.slots if config and config.order == "prefetch" else None
         kept = f" with {counted(slots, 'device buffer')}" if slots else ""
         return f"issue chunks{depth_first} in {counted(count, 'non-blocking stream')} in turn{kept}"
 
     def of_config(config: Config) -> dict[str, Any]:
-        order = "depth-first" if _has_own_streams(config) else config.order
+        order = "depth-first" if config.issued.own_streams else config.order
         return {"order": order, "streams": count, "buffers": config.slots}
 
     return Change(
@@ -507,10 +507,6 @@ def one_stream(meant: Work, _: float) -> Work:
     if len(meant.schedule.used_streams) < 2:
         return meant
     return undone(meant, (moved(op) for op in meant.schedule.ops if isinstance(op, Copy | Kernel | HostOp)))
-
-
-def _has_own_streams(config: Config) -> bool:
-    return config.is_blocking or config.is_prefetch
 
 
 def order(name: str) -> Change:
@@ -576,7 +572,7 @@ def buffers(times: int) -> Change:
         if slots is None or slots * max(times, 1) >= pipeline.config.chunks:
             raise InputError("--buffers: no buffer is used twice that could be more of them")
         if not times:
-            return work.with_options(buffers=pipeline.config.chunks if pipeline.config.is_prefetch else None)
+            return work.with_options(buffers=pipeline.config.chunks if pipeline.config.order == "prefetch" else None)
         return work.with_options(buffers=times * slots)
 
     def does(work: Work) -> str:

@@ -69,7 +69,7 @@ def test_whatif_writes_the_pipeline_with_the_changes(
 ) -> None:
     assert main(["whatif", "p.json", *options, "--as", "pytorch", "-o", "pipeline.py"]) == 0
     workload = repeated_step(program.read_schedule("p.json")).workload
-    assert (workload.h2d_bytes, workload.d2h_bytes) == (32 * MIB, 32 * MIB)
+    assert (sum(workload.input_bytes), sum(workload.output_bytes)) == (32 * MIB, 32 * MIB)
     written = code_of(workload, config, "pytorch")
     assert Path("pipeline.py").read_text() == written
     is_graph = config.launch == "graph"  # then the host does nothing between its calls

@@ -59,7 +59,7 @@ def test_fitted_is_the_same_program_by_its_least_numbers(config: program.Config)
 def test_it_says_of_the_program_what_the_program_is(config: program.Config) -> None:
     schedule = config.schedule(WORKLOAD)
     copies = [op for op in schedule if isinstance(op, program.Copy)]
-    assert {op.blocking for op in copies} == {config.is_blocking}
+    assert {op.blocking for op in copies} == {config.issued.is_blocking}
     assert len({op.device.buffer for op in copies if op.direction == "h2d" and op.device}) == (config.slots or 1)
     more = replace(config, chunks=config.chunks + 14) if config.buffers is not None else config  # each comes again
     events = any(isinstance(op, program.RecordEvent) for op in more.schedule(WORKLOAD))

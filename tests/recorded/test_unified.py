@@ -111,7 +111,7 @@ def test_pages_that_move_when_they_are_touched_are_prefetched_first(
 
 
 def test_the_recorded_time_line_has_a_lane_for_each_cause(recording: recorded.Recording, line: Timeline) -> None:
-    assert recorded.recorded_times(recording, recorded.replay(recording).program).tracks == LANES
+    assert recorded.recorded_times(recording, recorded.replay(recording).program).lanes == LANES
     assert [(lane.name, tuple(lane.start), tuple(lane.end)) for lane in line.tracks] == [
         (lane.name, lane.start_ns, lane.end_ns) for lane in LANES
     ]

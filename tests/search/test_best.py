@@ -65,7 +65,8 @@ def test_the_optimum_is_what_trying_everything_gives(
 
 def simplicity(c: Config) -> tuple[int, int, int, int, bool]:
     """Fewest chunks, then streams (three to prefetch), then no ring or the smallest, depth-first first, live first."""
-    return c.chunks, 3 if c.is_prefetch else c.streams, c.buffers or 0, ORDERS.index(c.order), c.launch == "graph"
+    streams = 3 if c.order == "prefetch" else c.streams
+    return c.chunks, streams, c.buffers or 0, ORDERS.index(c.order), c.launch == "graph"
 
 
 # Within a budget

@@ -81,7 +81,7 @@ CONFIGS = st.sampled_from(
 def test_a_recipe_builds_the_program_of_its_configuration(config: Config, workload: Workload) -> None:
     recipe = recipe_of(config, workload, "any")
     assert recipe.schedule() == config.schedule(workload)
-    if config.is_prefetch:
+    if config.order == "prefetch":
         assert recipe.simplicity[0] == 1  # behind all others
     else:
         assert recipe.simplicity == (0, *config.simplicity)

@@ -192,7 +192,7 @@ class Recipe(msgspec.Struct, frozen=True, omit_defaults=True):
 def recipe_of(config: Config, workload: Workload, effect: str) -> Recipe:
     """Return the recipe of a workload with this configuration."""
     numbers: dict[str, Value | None] = {"chunks": config.chunks, "buffers": config.buffers}
-    if not config.own_streams:
+    if not config.issued.own_streams:
         numbers["streams"] = config.streams
     ways: dict[str, Value] = {
         name: getattr(config, name) for name in ("memory", "launch") if getattr(config, name) != getattr(Config(), name)

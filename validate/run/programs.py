@@ -264,7 +264,7 @@ class CudaJob(ProgramJob):
         """Compile and run the program. Its arguments give the numbers."""
         item, config = self.item, self.item.config
         numbers = {"chunks": config.chunks, "repeat": repeats}
-        numbers |= {} if config.own_streams else {"streams": config.streams}
+        numbers |= {} if config.issued.own_streams else {"streams": config.streams}
         numbers |= {} if config.buffers is None else {"buffers": config.buffers}
         numbers |= {"work": item.work} if item.workload.kernels and item.work else {}
         words = [word for name, value in numbers.items() for word in (f"--{name}", str(value))]
