@@ -11,36 +11,25 @@ from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamsim.device import (
-    Device,
-    KernelCost,
-    assumptions_of,
-    device_names,
-    link_limit,
-    link_words,
-    load_device,
-    number_names,
-    parse_device,
-    profile_of_card,
-)
+from streamsim import device
 from streamsim.errors import InputError, Notice
 from streamsim.files import dump_toml
 from streamsim.model import simulate
 from streamsim.program import Kernel
 
-COST = KernelCost("table", 7, (10, 20, 40), (5e-6, 7e-6, 17e-6))
-SHIPPED = device_names()
+COST = device.KernelCost("table", 7, (10, 20, 40), (5e-6, 7e-6, 17e-6))
+SHIPPED = device.device_names()
 REAL = [name for name in SHIPPED if not name.startswith("ideal")]
 MEAN = "the mean of "  # of the calibrated cards, or of their hosts
 
 
 @given(card.devices())
-def test_a_device_is_frozen_and_comes_back_from_json_as_it_was(device: Device) -> None:
-    assert copy.deepcopy(device) == device
-    for value in (device, device.h2d, device.compute, device.host, device.hand_over, device.copy_engines):
+def test_a_device_is_frozen_and_comes_back_from_json_as_it_was(profile: device.Device) -> None:
+    assert copy.deepcopy(profile) == profile
+    for value in (profile, profile.h2d, profile.compute, profile.host, profile.hand_over, profile.copy_engines):
         with pytest.raises(AttributeError):
             setattr(value, value.__struct_fields__[0], None)
-    assert msgspec.json.decode(msgspec.json.encode(device), type=Device) == device
+    assert msgspec.json.decode(msgspec.json.encode(profile), type=device.Device) == profile
 
 
 # Kernels
@@ -55,7 +44,7 @@ def test_kernel_costs_are_linear_between_the_points() -> None:
 
 
 def test_kernel_time_and_share_of_the_card() -> None:
-    device = card.make_device(kernels=(COST,), floor=6000, resident_threads=1000)
+    profile = card.make_device(kernels=(COST,), floor=6000, resident_threads=1000)
     # A sixteenth of a launch of 80 us and 4 waves, of 250 threads. Beyond the floor the launch takes 74 us, a quarter
     # of a wave 74/16 = 4.625; from an eighth of a wave on, 1/32 of the launch, a line: 4.625 + (74 - 4.625) / 31 more.
     # Its work is a sixteenth of the 74 us, or half of that with fill 1/2.
@@ -69,7 +58,7 @@ def test_kernel_time_and_share_of_the_card() -> None:
         (Kernel(1, duration_s=3e-6), 6e-6, 0.0),  # the floor is the least, and no work
         (Kernel(1, elements=5000, duration_s=30e-6), 30e-6, 24 / 30),
     ):
-        assert device.occupancy(kernel)[:2] == pytest.approx((alone_s, share))
+        assert profile.occupancy(kernel)[:2] == pytest.approx((alone_s, share))
 
 
 @pytest.mark.parametrize(
@@ -88,23 +77,25 @@ def test_kernel_time_and_share_of_the_card() -> None:
 def test_what_leaves_the_card_to_others_is_part_of_a_kernels_time(
     elements: tuple[int, ...], times: tuple[float, ...], launched: int, expected: tuple[float, ...]
 ) -> None:
-    cost = KernelCost("table", 7, elements, times)
-    device = card.make_device(kernels=(cost,), floor=6000, resident_threads=20)
-    assert device.occupancy(Kernel(1, "table", launched, 7))[:3] == pytest.approx(expected)
+    cost = device.KernelCost("table", 7, elements, times)
+    profile = card.make_device(kernels=(cost,), floor=6000, resident_threads=20)
+    assert profile.occupancy(Kernel(1, "table", launched, 7))[:3] == pytest.approx(expected)
 
 
 @given(st.integers(1, 10**6), st.integers(1, 10**6))
 def test_more_elements_never_take_less_time(few: int, more: int) -> None:
-    device = card.make_device(kernels=(COST,), floor=5)
+    profile = card.make_device(kernels=(COST,), floor=5)
     few, more = sorted((few, more))
-    assert device.occupancy(Kernel(1, "table", few, 7)).alone_s <= device.occupancy(Kernel(1, "table", more, 7)).alone_s
+    assert (
+        profile.occupancy(Kernel(1, "table", few, 7)).alone_s <= profile.occupancy(Kernel(1, "table", more, 7)).alone_s
+    )
 
 
 def test_a_kernel_without_a_cost_is_named() -> None:
-    device = card.make_device(kernels=(COST,))
+    profile = card.make_device(kernels=(COST,))
     for kernel in (Kernel(1, "other", 10, 7), Kernel(1, "table", 10, 8)):
         with pytest.raises(InputError, match=rf"kernel '{kernel.name}' with parameter {kernel.parameter}.*table\(7\)"):
-            simulate(card.plan(kernel), device)
+            simulate(card.plan(kernel), profile)
 
 
 # Shipped profiles
@@ -112,11 +103,11 @@ def test_a_kernel_without_a_cost_is_named() -> None:
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_a_profile_bears_the_name_of_its_file_and_every_number_has_a_source(name: str) -> None:
-    device, words = load_device(name), link_words(name)
-    assert (device.name, bool(device.description)) == (name, True)
-    assert words.startswith(f"{device.link}; H2D ")
+    profile, words = device.load_device(name), device.link_words(name)
+    assert (profile.name, bool(profile.description)) == (name, True)
+    assert words.startswith(f"{profile.link}; H2D ")
     assert len(words) <= 200
-    for number, source in device.sources.items():
+    for number, source in profile.sources.items():
         assert len(source.split()) >= 3, f"{number}: {source!r} does not say where or why"
         is_named = "http" in source or "output of" in source or "notes of" in source
         assert is_named or not source.startswith("published:"), f"{number}: {source!r} names no place"
@@ -125,37 +116,37 @@ def test_a_profile_bears_the_name_of_its_file_and_every_number_has_a_source(name
 @pytest.mark.parametrize("name", REAL)
 def test_what_is_assumed_as_on_calibrated_cards_is_what_they_show(name: str) -> None:
     """The mean of the two shipped profiles of today, to two digits; else a profile tells of cards that nobody has."""
-    device = load_device(name)
-    numbers = [number for number in number_names(device) if device.source(number)[1].startswith(MEAN)]
-    calibrated = [load_device(card) for card in ("h100", "h200")]
+    profile = device.load_device(name)
+    numbers = [number for number in device.number_names(profile) if profile.source(number)[1].startswith(MEAN)]
+    calibrated = [device.load_device(card) for card in ("h100", "h200")]
     for number in numbers:
-        if attrgetter(number)(device):
+        if attrgetter(number)(profile):
             shown = [attrgetter(number)(card) for card in calibrated]
-            assert attrgetter(number)(device) == pytest.approx(sum(shown) / 2, rel=0.05), number
+            assert attrgetter(number)(profile) == pytest.approx(sum(shown) / 2, rel=0.05), number
     assert bool(numbers) == (name not in ("h100", "h200"))
 
 
 @pytest.mark.parametrize("name", REAL)
 def test_a_real_card_has_memory_and_rates_that_its_link_can_carry(name: str) -> None:
-    device = load_device(name)
-    assert device.memory_bytes is not None
-    assert 3 << 30 <= device.memory_bytes <= 192 << 30
-    assert re.fullmatch(r"PCIe gen ([2-5]) x(8|16)", device.link)
-    for link in (device.h2d, device.d2h):
-        assert 0.6 * link_limit(device.link) < link.bandwidth_bytes_per_s < link_limit(device.link)
+    profile = device.load_device(name)
+    assert profile.memory_bytes is not None
+    assert 3 << 30 <= profile.memory_bytes <= 192 << 30
+    assert re.fullmatch(r"PCIe gen ([2-5]) x(8|16)", profile.link)
+    for link in (profile.h2d, profile.d2h):
+        assert 0.6 * device.link_limit(profile.link) < link.bandwidth_bytes_per_s < device.link_limit(profile.link)
 
 
 @pytest.mark.parametrize("name", ["ideal", "ideal-one-copy-engine"])
 def test_the_ideal_devices_have_every_effect_off(name: str) -> None:
-    device = load_device(name)
-    assert device.connections == device.compute.concurrent_kernels == 1
-    for part in (device.hand_over, device.host):
+    profile = device.load_device(name)
+    assert profile.connections == profile.compute.concurrent_kernels == 1
+    for part in (profile.hand_over, profile.host):
         assert set(msgspec.structs.astuple(part)) == {0}
-    for link in (device.h2d, device.d2h):
+    for link in (profile.h2d, profile.d2h):
         rates = {value for field, value in msgspec.structs.asdict(link).items() if field.endswith("bytes_per_s")}
         assert len(rates) == 1
         assert link.latency_s == link.pageable_latency_s == 0
-    assert device.compute.floor_s == device.compute.resident_threads == 0
+    assert profile.compute.floor_s == profile.compute.resident_threads == 0
 
 
 # Cards by name. Nothing in a made profile pretends to be measured.
@@ -183,44 +174,44 @@ LINKS = {
 
 @pytest.mark.parametrize("name", PROFILES)
 def test_a_card_has_the_profile_of_its_name(name: str) -> None:
-    assert load_device(name) == profile_of_card(name) == load_device(PROFILES[name])
-    assert load_device(f"{name}:cupy").name == load_device(f"{PROFILES[name]}:cupy").name
+    assert device.load_device(name) == device.profile_of_card(name) == device.load_device(PROFILES[name])
+    assert device.load_device(f"{name}:cupy").name == device.load_device(f"{PROFILES[name]}:cupy").name
 
 
 @pytest.mark.parametrize("name", LINKS)
 def test_another_variant_is_another_card_and_one_line_says_what_is_assumed(name: str) -> None:
     with pytest.warns(Notice, match=r"^[a-z0-9-]+: nobody measured its pinned copies; .*$") as told:
-        made = load_device(name)
+        made = device.load_device(name)
     assert len(told) == 1
     assert made.name not in SHIPPED
     assert made.link == LINKS[name]
-    assert made == profile_of_card(name)
+    assert made == device.profile_of_card(name)
 
 
 @pytest.mark.parametrize("name", ["ABC 990", "", "NVIDIA H800", "NVIDIA GeForce RTX 5060 Ti"])
 def test_nothing_of_a_made_profile_is_measured_but_what_the_recording_says(name: str) -> None:
-    made = profile_of_card(name, 14, 4 << 30, 1)
+    made = device.profile_of_card(name, 14, 4 << 30, 1)
     told = {key for key, source in made.sources.items() if source.startswith("measured")}
     assert told <= {"memory_bytes", "copy_engines.count"}
     assert (made.memory_bytes, made.copy_engines.count) == (4 << 30, 1)
-    assert made.h2d.bandwidth_bytes_per_s <= link_limit(made.link)
-    assert "nobody measured" in assumptions_of(made)
+    assert made.h2d.bandwidth_bytes_per_s <= device.link_limit(made.link)
+    assert "nobody measured" in device.assumptions_of(made)
 
 
 def test_what_a_name_and_a_recording_say_of_a_card() -> None:
     """16 of Turing with 1,024 threads each; of a card that nobody knows nothing is said. 411 GB/s to it, 170 back."""
-    made = profile_of_card("NVIDIA GH200 480GB")
+    made = device.profile_of_card("NVIDIA GH200 480GB")
     assert (made.h2d.bandwidth_bytes_per_s, made.d2h.bandwidth_bytes_per_s) == (411e9, 170e9)
     threads = [("GeForce GTX 1660", 16, 16 * 1024), ("GeForce GTX 1660", 0, 0), ("ABC 990", 16, 0)]
     for name, multiprocessors, expected in threads:
-        assert profile_of_card(name, multiprocessors).compute.resident_threads == expected
-    assert profile_of_card("t4", copy_engines=3) == load_device("t4")  # three copy no better than two
-    assert profile_of_card("t4", copy_engines=1).copy_engines.count == 1
-    assert profile_of_card("t4", memory_bytes=1 << 30).memory_bytes == 1 << 30
+        assert device.profile_of_card(name, multiprocessors).compute.resident_threads == expected
+    assert device.profile_of_card("t4", copy_engines=3) == device.load_device("t4")  # three copy no better than two
+    assert device.profile_of_card("t4", copy_engines=1).copy_engines.count == 1
+    assert device.profile_of_card("t4", memory_bytes=1 << 30).memory_bytes == 1 << 30
 
 
 @examples(100)
 @given(st.text(max_size=40))
 def test_any_name_makes_a_profile(name: str) -> None:
-    made = profile_of_card(name)
-    assert parse_device(dump_toml(made)) == made
+    made = device.profile_of_card(name)
+    assert device.parse_device(dump_toml(made)) == made

@@ -6,21 +6,7 @@ import pytest
 from msgspec.structs import replace
 from strategies import d2h, h2d, kernel, make_device, plan
 
-from streamsim import best, program
-from streamsim.device import (
-    IN_LOOPS,
-    TIMES,
-    Device,
-    FrontEnd,
-    device_names,
-    front_end_names,
-    front_end_of,
-    load_device,
-    parse_device,
-    shipped_front_ends,
-    with_front_end,
-    written_in,
-)
+from streamsim import best, device, program
 from streamsim.files import dump_toml, write_toml
 from streamsim.model import simulate
 from streamsim.search import Grid, evaluate
@@ -28,18 +14,18 @@ from streamsim.search import Grid, evaluate
 NS = 1e-9
 WORKLOAD = program.Workload(8, (4,), (4,), (program.WorkloadKernel(duration_s=1e-6),))
 CARD = make_device(copy=1, kernel=1)
-LIBRARY = FrontEnd(2 * NS, 3 * NS, 0.0, 0.0, 0.0, 5 * NS, "measured: by hand")
+LIBRARY = device.FrontEnd(2 * NS, 3 * NS, 0.0, 0.0, 0.0, 5 * NS, "measured: by hand")
 WITH_LIBRARY = replace(CARD, front_ends={"mine": LIBRARY})
 
 
-def with_library(card: Device = CARD, name: str = "mine", **calls: float) -> Device:
+def with_library(card: device.Device = CARD, name: str = "mine", **calls: float) -> device.Device:
     """The card with the calls of a library."""
-    return with_front_end(replace(card, front_ends={name: replace(LIBRARY, **calls)}), name)
+    return device.with_front_end(replace(card, front_ends={name: replace(LIBRARY, **calls)}), name)
 
 
-def calls_of(schedule: program.Schedule, device: Device | None = None) -> list[int]:
+def calls_of(schedule: program.Schedule, profile: device.Device | None = None) -> list[int]:
     """Ticks that the host spends on each copy and kernel."""
-    timeline = simulate(schedule, device or with_library())
+    timeline = simulate(schedule, profile or with_library())
     spent = zip(schedule.ops, timeline.issued, timeline.returned, strict=True)
     return [after - before for op, before, after in spent if not isinstance(op, program.Synchronize)]
 
@@ -75,46 +61,46 @@ NETWORK = program.Workload(8, (4,), (4,), LAYERS)
 @pytest.mark.parametrize(("linear_s", "expected"), [(9 * NS, [7, 9, 3, 2] * 2), (0.0, [7, 3, 3, 2] * 2)])
 def test_a_linear_layer_is_called_at_its_own_cost_or_as_any_operation(linear_s: float, expected: list[int]) -> None:
     """A copy takes 2 and entering 5, another operation 3; where nobody has measured the layer, 3 as well."""
-    device = with_library(linear_s=linear_s)
-    assert calls_of(program.Config("depth-first", 2, 2).schedule(NETWORK), device) == expected
+    profile = with_library(linear_s=linear_s)
+    assert calls_of(program.Config("depth-first", 2, 2).schedule(NETWORK), profile) == expected
     graph = program.Config("depth-first", 2, 2, launch="graph").schedule(NETWORK)
-    assert simulate(graph, device).makespan_s == simulate(graph, CARD).makespan_s
+    assert simulate(graph, profile).makespan_s == simulate(graph, CARD).makespan_s
 
 
-@pytest.mark.parametrize("name", device_names())
+@pytest.mark.parametrize("name", device.device_names())
 @pytest.mark.parametrize("front_end", ["cupy", "pytorch", "pytorch_eager"])
 def test_a_device_and_a_front_end_by_one_name(name: str, front_end: str) -> None:
-    device = load_device(f"{name}:{front_end}")
-    assert device == with_front_end(load_device(name), front_end)
-    assert device.name == f"{name}:{front_end}"
-    calls = load_device(name).front_ends.get(front_end) or shipped_front_ends()[front_end]
-    known = [field for field in TIMES if field in IN_LOOPS or getattr(calls, field)]
-    assert [getattr(device.host, field) for field in known] == [getattr(calls, field) for field in known]
-    assert all(device.source(f"host.{field}")[1] in calls.source for field in known)
+    profile = device.load_device(f"{name}:{front_end}")
+    assert profile == device.with_front_end(device.load_device(name), front_end)
+    assert profile.name == f"{name}:{front_end}"
+    calls = device.load_device(name).front_ends.get(front_end) or device.shipped_front_ends()[front_end]
+    known = [field for field in device.TIMES if field in device.IN_LOOPS or getattr(calls, field)]
+    assert [getattr(profile.host, field) for field in known] == [getattr(calls, field) for field in known]
+    assert all(profile.source(f"host.{field}")[1] in calls.source for field in known)
 
 
 def test_the_first_call_on_a_stream_is_dear_in_compiled_programs_as_in_bare_ones() -> None:
     """A copy of 2 on each of two streams, the first on each 9 longer; a library's are a mean with the first ones."""
     card = replace(CARD, host=replace(CARD.host, first_on_stream_s=9 * NS))
     for name, expected in (("cuda-c++", [11, 2, 11]), ("mine", [2, 2, 2])):
-        device = with_library(card, name, enter_s=0.0)
-        assert calls_of(plan(h2d(1, 1), h2d(1, 1), h2d(2, 1)), device) == expected
+        profile = with_library(card, name, enter_s=0.0)
+        assert calls_of(plan(h2d(1, 1), h2d(1, 1), h2d(2, 1)), profile) == expected
 
 
 def test_what_first_calls_take_longer_is_that_of_bare_calls_unless_measured() -> None:
     """A copy, a kernel and a copy back: the first two take longer by what the card's profile says, or its library's."""
     card = replace(CARD, host=replace(CARD.host, after_wait_s=7 * NS))
     for longer, expected in ((0.0, [107, 107, 100]), (9 * NS, [109, 109, 100])):
-        device = with_library(card, copy_s=100 * NS, kernel_s=100 * NS, enter_s=0.0, after_wait_s=longer)
-        assert calls_of(plan(h2d(1, 1), kernel(1, 1), d2h(1, 1)), device) == expected
+        profile = with_library(card, copy_s=100 * NS, kernel_s=100 * NS, enter_s=0.0, after_wait_s=longer)
+        assert calls_of(plan(h2d(1, 1), kernel(1, 1), d2h(1, 1)), profile) == expected
 
 
 def test_a_front_end_of_a_file_is_known_by_its_name(tmp_path: Path) -> None:
     path = tmp_path / "card.toml"
     write_toml(WITH_LIBRARY, path)
-    assert load_device(f"{path}:mine").host.enter_s == 5 * NS
-    assert parse_device(dump_toml(WITH_LIBRARY)) == WITH_LIBRARY
-    assert front_end_names(WITH_LIBRARY) == ["calls", "cuda-c++", "cupy", "mine", "pytorch", "pytorch_eager"]
+    assert device.load_device(f"{path}:mine").host.enter_s == 5 * NS
+    assert device.parse_device(dump_toml(WITH_LIBRARY)) == WITH_LIBRARY
+    assert device.front_end_names(WITH_LIBRARY) == ["calls", "cuda-c++", "cupy", "mine", "pytorch", "pytorch_eager"]
 
 
 def written(front_end: str) -> program.Workload:
@@ -136,7 +122,7 @@ def test_a_device_that_has_a_front_end_keeps_it() -> None:
     assert evaluate(written("pytorch"), configs, "h200:cupy") == evaluate(written(""), configs, "h200:cupy")
     assert best(written("pytorch"), "h200:cupy", grid) == best(written(""), "h200:cupy", grid)
     assert evaluate(written("calls"), configs, "h200") == evaluate(written(""), configs, "h200")
-    assert written_in(WITH_LIBRARY, "") is WITH_LIBRARY
-    assert front_end_of(WITH_LIBRARY) == "calls"
-    assert front_end_of(written_in(WITH_LIBRARY, "Mine")) == "mine"
-    assert front_end_of(replace(CARD, name="slot 3: left")) == "calls"
+    assert device.written_in(WITH_LIBRARY, "") is WITH_LIBRARY
+    assert device.front_end_of(WITH_LIBRARY) == "calls"
+    assert device.front_end_of(device.written_in(WITH_LIBRARY, "Mine")) == "mine"
+    assert device.front_end_of(replace(CARD, name="slot 3: left")) == "calls"

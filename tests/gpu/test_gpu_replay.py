@@ -8,23 +8,7 @@ import numpy as np
 import pytest
 from fake_gpu.cuda import plainly, replayed
 
-from streamsim.program import (
-    Buffer,
-    Copy,
-    Kernel,
-    RecordEvent,
-    Region,
-    Schedule,
-    Synchronize,
-    WaitEvent,
-    Workload,
-    WorkloadKernel,
-    breadth_first,
-    depth_first,
-    prefetch,
-    ring,
-    serial,
-)
+from streamsim import program
 from streamsim_validate.gpu import Bench, Gpu, KernelSpec, Key, Replayer, kernels, prepare, register
 from streamsim_validate.gpu.memory import check_content, outputs
 from streamsim_validate.records import Recipe
@@ -40,16 +24,16 @@ def _own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernels, "_REGISTRY", dict(kernels._REGISTRY))
 
 
-SINCOS = WorkloadKernel("sincos", parameter=20)
+SINCOS = program.WorkloadKernel("sincos", parameter=20)
 WORKLOADS = {
-    "sincos": Workload(1_000_003, (4,), (4,), (SINCOS,)),
-    "vector add": Workload(300_001, (4, 4), (4,), (WorkloadKernel("vector_add"),)),
-    "quarter output": Workload(300_001, (16,), (4,), (SINCOS,)),
-    "no output": Workload(300_001, (4,), (), (SINCOS,)),
-    "odd bytes": Workload(300_001, (3, 5), (2, 7), (WorkloadKernel("copy"),)),
-    "sleep": Workload(300_001, (4,), (4,), (WorkloadKernel("sleep", parameter=2000),)),
-    "anonymous": Workload(300_001, (4,), (4,), (WorkloadKernel(duration_s=1e-4),)),
-    "several kernels": Workload(300_001, (4,), (4,), (SINCOS, WorkloadKernel("copy"), SINCOS)),
+    "sincos": program.Workload(1_000_003, (4,), (4,), (SINCOS,)),
+    "vector add": program.Workload(300_001, (4, 4), (4,), (program.WorkloadKernel("vector_add"),)),
+    "quarter output": program.Workload(300_001, (16,), (4,), (SINCOS,)),
+    "no output": program.Workload(300_001, (4,), (), (SINCOS,)),
+    "odd bytes": program.Workload(300_001, (3, 5), (2, 7), (program.WorkloadKernel("copy"),)),
+    "sleep": program.Workload(300_001, (4,), (4,), (program.WorkloadKernel("sleep", parameter=2000),)),
+    "anonymous": program.Workload(300_001, (4,), (4,), (program.WorkloadKernel(duration_s=1e-4),)),
+    "several kernels": program.Workload(300_001, (4,), (4,), (SINCOS, program.WorkloadKernel("copy"), SINCOS)),
 }
 
 
@@ -59,17 +43,17 @@ def test_every_pattern_replays_with_its_output_verified(gpu: Gpu, name: str) -> 
     schedules = []
     for memory in ("pinned", "pageable"):
         schedules += [
-            serial(workload, 3, memory=memory),
-            depth_first(workload, 7, 3, memory=memory),
-            breadth_first(workload, 7, 3, memory=memory),
-            ring(workload, 7, 2, memory=memory),
-            ring(workload, 7, 3, 2, memory=memory),
-            prefetch(workload, 5, memory=memory),
+            program.serial(workload, 3, memory=memory),
+            program.depth_first(workload, 7, 3, memory=memory),
+            program.breadth_first(workload, 7, 3, memory=memory),
+            program.ring(workload, 7, 2, memory=memory),
+            program.ring(workload, 7, 3, 2, memory=memory),
+            program.prefetch(workload, 5, memory=memory),
         ]
     schedules += [
-        depth_first(workload, 7, 3, launch="graph"),
-        ring(workload, 7, 3, 2, launch="graph"),
-        prefetch(workload, 5, launch="graph"),
+        program.depth_first(workload, 7, 3, launch="graph"),
+        program.ring(workload, 7, 3, 2, launch="graph"),
+        program.prefetch(workload, 5, launch="graph"),
     ]
     results = replayed([Planned(str(i), schedule) for i, schedule in enumerate(schedules)], gpu, repeats=3)
     assert [(r.status, r.verified, len(r.wall_s)) for r in results] == [("ok", True, 3) for _ in schedules]
@@ -90,22 +74,26 @@ def test_the_suites_own_patterns_replay(gpu: Gpu, pattern: str) -> None:
 def test_every_op_of_the_language_replays(gpu: Gpu) -> None:
     """Blocking copies, also in the legacy stream, anonymous ones, an event not recorded, every synchronise."""
     n = 1 << 16
-    host, device = Region("h", 0, n), Region("d", 0, n)
-    schedule = Schedule(
+    host, device = program.Region("h", 0, n), program.Region("d", 0, n)
+    schedule = program.Schedule(
         ops=(
-            WaitEvent(1, 1),
-            Copy("h2d", n, 1, host, device, blocking=True),
-            Kernel(2, duration_s=5e-5),
-            Copy("h2d", 4096, 2),
-            Copy("d2h", 4096, 2, blocking=True),
-            RecordEvent(0, 2),
-            Synchronize(event=0),
-            Synchronize(stream=2),
-            Copy("d2h", n, 0, Region("back", 0, n), device, blocking=True),
-            Synchronize(),
+            program.WaitEvent(1, 1),
+            program.Copy("h2d", n, 1, host, device, blocking=True),
+            program.Kernel(2, duration_s=5e-5),
+            program.Copy("h2d", 4096, 2),
+            program.Copy("d2h", 4096, 2, blocking=True),
+            program.RecordEvent(0, 2),
+            program.Synchronize(event=0),
+            program.Synchronize(stream=2),
+            program.Copy("d2h", n, 0, program.Region("back", 0, n), device, blocking=True),
+            program.Synchronize(),
         ),
         streams=("non-blocking", "blocking"),
-        buffers=(Buffer("h", n, "pinned"), Buffer("back", n, "pageable"), Buffer("d", n, "device")),
+        buffers=(
+            program.Buffer("h", n, "pinned"),
+            program.Buffer("back", n, "pageable"),
+            program.Buffer("d", n, "device"),
+        ),
         events=2,
     )
     (result,) = replayed([Planned("x", schedule)], gpu, repeats=2)
@@ -115,7 +103,7 @@ def test_every_op_of_the_language_replays(gpu: Gpu) -> None:
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_the_card_leaves_what_numpy_computes(gpu: Gpu, name: str) -> None:
     """Sinf and cosf are within 2 ulp each, and the map shrinks earlier errors: they add up like a square root."""
-    schedule = ring(WORKLOADS[name], 7, 3, 2)
+    schedule = program.ring(WORKLOADS[name], 7, 3, 2)
     with closing(Bench(gpu)) as bench:
         prepare(bench, [schedule])
         Replayer(schedule, bench).verify()
@@ -135,8 +123,11 @@ def test_a_kernel_that_writes_wrong_output_is_caught(gpu: Gpu) -> None:
         if (i < a.elements) ((long long*)a.out[0])[i] = ((const long long*)a.in[0])[i] + (i == 20000 ? clock64() : 0);
     }"""
     register(KernelSpec("never_the_same", source))
-    workload = Workload(100_000, (8,), (8,), (WorkloadKernel("never_the_same"),))
-    jobs = [Planned("wrong", depth_first(workload, 3, 2)), Planned("right", depth_first(WORKLOADS["sincos"], 3, 2))]
+    workload = program.Workload(100_000, (8,), (8,), (program.WorkloadKernel("never_the_same"),))
+    jobs = [
+        Planned("wrong", program.depth_first(workload, 3, 2)),
+        Planned("right", program.depth_first(WORKLOADS["sincos"], 3, 2)),
+    ]
     wrong, right = replayed(jobs, gpu, 2)
     assert "wrong output: byte 1600" in wrong.status
     assert not wrong.wall_s
@@ -145,8 +136,8 @@ def test_a_kernel_that_writes_wrong_output_is_caught(gpu: Gpu) -> None:
 
 def test_a_kernel_that_does_not_compile_is_one_clear_line(gpu: Gpu) -> None:
     register(KernelSpec("broken", 'extern "C" __global__ void broken(const Arrays a) { a.elements = 1 }'))
-    workload = Workload(1000, (4,), (4,), (WorkloadKernel("broken"),))
-    (result,) = replayed([Planned("x", depth_first(workload, 1, 1))], gpu, 2)
+    workload = program.Workload(1000, (4,), (4,), (program.WorkloadKernel("broken"),))
+    (result,) = replayed([Planned("x", program.depth_first(workload, 1, 1))], gpu, 2)
     assert "kernel 'broken': the CUDA source does not compile" in result.status
     assert "error" in result.status
     assert "\n" not in result.status
@@ -158,17 +149,18 @@ def test_a_users_kernel(gpu: Gpu) -> None:
         if (i < a.elements) ((float*)a.out[0])[i] = 2.0f * ((const float*)a.in[0])[i];
     }"""
     register(KernelSpec("twice", source))
-    workload = Workload(200_000, (4,), (4,), (WorkloadKernel("twice"),))
-    (result,) = replayed([Planned("x", depth_first(workload, 4, 2))], gpu, 2)
+    workload = program.Workload(200_000, (4,), (4,), (program.WorkloadKernel("twice"),))
+    (result,) = replayed([Planned("x", program.depth_first(workload, 4, 2))], gpu, 2)
     assert (result.status, result.verified) == ("ok", True)
 
 
-def launch_s(bench: Bench, kernel: Kernel, lengths: tuple[int, int] = (3, 11), runs: int = 7) -> float:
+def launch_s(bench: Bench, kernel: program.Kernel, lengths: tuple[int, int] = (3, 11), runs: int = 7) -> float:
     """Seconds of one launch among others in one stream: the difference of two chains over that of their lengths."""
     buffers = tuple(
-        Buffer(region.buffer, region.bytes, "device") for region in dict.fromkeys((*kernel.reads, *kernel.writes))
+        program.Buffer(region.buffer, region.bytes, "device")
+        for region in dict.fromkeys((*kernel.reads, *kernel.writes))
     )
-    schedules = [Schedule((kernel,) * n, ("non-blocking",), buffers) for n in lengths]
+    schedules = [program.Schedule((kernel,) * n, ("non-blocking",), buffers) for n in lengths]
     prepare(bench, schedules)
     short, long = (Replayer(schedule, bench) for schedule in schedules)
     difference_s = statistics.median(long.run().device_s - short.run().device_s for _ in range(runs))
@@ -198,9 +190,9 @@ def test_the_stand_in_takes_the_time_it_is_told(gpu: Gpu, duration_s: float) -> 
     assert {key: found for key, found in again_s.items() if found != pytest.approx(duration_s, rel=0.01)} == {}
 
 
-def _told(elements: int, fill: float, duration_s: float) -> Kernel:
-    reads, writes = ((Region(name, 0, 4 * elements),) for name in ("from", "to"))
-    return Kernel(1, "told", elements, duration_s=duration_s, fill=fill, reads=reads, writes=writes)
+def _told(elements: int, fill: float, duration_s: float) -> program.Kernel:
+    reads, writes = ((program.Region(name, 0, 4 * elements),) for name in ("from", "to"))
+    return program.Kernel(1, "told", elements, duration_s=duration_s, fill=fill, reads=reads, writes=writes)
 
 
 def test_the_stand_in_leaves_the_rest_of_the_card_to_others(gpu: Gpu) -> None:
@@ -210,8 +202,8 @@ def test_the_stand_in_leaves_the_rest_of_the_card_to_others(gpu: Gpu) -> None:
     three quarters of its time are left. One that fills the card has the 0.6 that the other leaves, and then all.
     """
     for fills, times in (((0.4, 0.4), 1.0), ((0.8, 0.8), 1.75), ((0.4, 1.0), 1.4)):
-        ops = tuple(Kernel(stream, duration_s=2e-3, fill=fill) for stream, fill in enumerate(fills, 1))
-        (result,) = replayed([Planned("x", Schedule(ops, ("non-blocking",) * 2))], gpu, 7)
+        ops = tuple(program.Kernel(stream, duration_s=2e-3, fill=fill) for stream, fill in enumerate(fills, 1))
+        (result,) = replayed([Planned("x", program.Schedule(ops, ("non-blocking",) * 2))], gpu, 7)
         assert statistics.median(result.device_s) == pytest.approx(times * 2e-3, rel=0.04)
 
 
@@ -231,13 +223,18 @@ def test_the_stand_in_passes_bytes_of_any_number_through(
 ) -> None:
     """At any place; byte for byte what NumPy makes of it, the bytes around them untouched."""
     n = 1 << 21
-    sides = [tuple(Region(name, *place) for place in places) for name, places in (("in", reads), ("out", writes))]
-    kernel = Kernel(1, "told", duration_s=2e-5, reads=sides[0], writes=sides[1])
-    there = Copy("h2d", n, 1, Region("h_in", 0, n), Region("in", 0, n))
-    back = Copy("d2h", n, 1, Region("h_out", 0, n), Region("out", 0, n))
+    sides = [
+        tuple(program.Region(name, *place) for place in places) for name, places in (("in", reads), ("out", writes))
+    ]
+    kernel = program.Kernel(1, "told", duration_s=2e-5, reads=sides[0], writes=sides[1])
+    there = program.Copy("h2d", n, 1, program.Region("h_in", 0, n), program.Region("in", 0, n))
+    back = program.Copy("d2h", n, 1, program.Region("h_out", 0, n), program.Region("out", 0, n))
     pinned, device = (("h_in", "h_out"), ("in", "out"))
-    buffers = (*(Buffer(name, n, "pinned") for name in pinned), *(Buffer(name, n, "device") for name in device))
-    schedule = Schedule((there, kernel, back), ("non-blocking",), buffers)
+    buffers = (
+        *(program.Buffer(name, n, "pinned") for name in pinned),
+        *(program.Buffer(name, n, "device") for name in device),
+    )
+    schedule = program.Schedule((there, kernel, back), ("non-blocking",), buffers)
     with closing(Bench(gpu)) as bench:
         prepare(bench, [schedule])
         assert Replayer(schedule, bench).verify()

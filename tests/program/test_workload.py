@@ -10,40 +10,27 @@ from effort import examples
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from streamsim import program
 from streamsim.analysis import check_room
 from streamsim.device import device_names, load_device, part_s, with_memory_limit
 from streamsim.errors import MOST_CHUNKS, NoRoomError
 from streamsim.files import dump_toml
 from streamsim.model import simulate
-from streamsim.program import (
-    ALIGN_BYTES,
-    Config,
-    Copy,
-    EqualChunks,
-    Kernel,
-    Point,
-    Workload,
-    WorkloadKernel,
-    breadth_first,
-    depth_first,
-    parse_kernel,
-    parse_workload,
-    ring,
-    workload_of_sizes,
-)
 
 REAL = [name for name in device_names() if not name.startswith("ideal")]
 SIZES = st.integers(1, 1 << 20)
 MIB = 1 << 20
 
 
-def seconds_of_kernels(workload: Workload, chunks: int) -> list[float]:
+def seconds_of_kernels(workload: program.Workload, chunks: int) -> list[float]:
     """What each launch of a schedule takes on a card of which nothing is known, in issue order."""
-    device = load_device("ideal")
-    return [device.occupancy(op).alone_s for op in depth_first(workload, chunks, 1) if isinstance(op, Kernel)]
+    card = load_device("ideal")
+    return [
+        card.occupancy(op).alone_s for op in program.depth_first(workload, chunks, 1) if isinstance(op, program.Kernel)
+    ]
 
 
-def column(parts: tuple[EqualChunks, ...], array: int) -> list[int]:
+def column(parts: tuple[program.EqualChunks, ...], array: int) -> list[int]:
     """What each chunk has of an input array."""
     return [part.inputs[array] for part in parts for _ in range(part.many)]
 
@@ -56,42 +43,46 @@ def test_arrays_without_elements_are_cut_each_by_itself_at_multiples_of_sixteen_
     sizes: list[int], chunks: int
 ) -> None:
     """All of it, in order; equal pieces, but for the last that has any; the work as the largest array."""
-    parts = Workload(inputs=tuple(sizes), kernels=(WorkloadKernel(duration_s=1.0),)).cut(chunks)
+    parts = program.Workload(inputs=tuple(sizes), kernels=(program.WorkloadKernel(duration_s=1.0),)).cut(chunks)
     assert sum(part.many for part in parts) == chunks
     assert math.isclose(sum(part.many * part.share for part in parts), 1.0)
     for array, n_bytes in enumerate(sizes):
         pieces = column(parts, array)
         held = [piece for piece in pieces if piece]
-        units = -(-n_bytes // ALIGN_BYTES)
+        units = -(-n_bytes // program.ALIGN_BYTES)
         assert sum(pieces) == n_bytes
         assert len(held) == min(units, chunks)
         assert pieces[: len(held)] == held  # the last chunks go without
-        assert all(piece % ALIGN_BYTES == 0 for piece in held[:-1])
+        assert all(piece % program.ALIGN_BYTES == 0 for piece in held[:-1])
         assert held[-1] == min(held)
-        assert max(held[:-1], default=held[0]) - min(held[:-1], default=held[0]) <= ALIGN_BYTES
+        assert max(held[:-1], default=held[0]) - min(held[:-1], default=held[0]) <= program.ALIGN_BYTES
     largest = sizes.index(max(sizes))
-    if -(-max(sizes) // ALIGN_BYTES) >= chunks:
+    if -(-max(sizes) // program.ALIGN_BYTES) >= chunks:
         assert [part.share for part in parts] == [part.inputs[largest] / max(sizes) for part in parts]
 
 
 def test_by_hand() -> None:
     # 100 bytes are 7 units, the last of 4 bytes: over 3 chunks 3, 3 and 1 of them. 20 bytes are 2.
-    parts = Workload(inputs=(100, 20), kernels=(WorkloadKernel(duration_s=1.0),)).cut(3)
+    parts = program.Workload(inputs=(100, 20), kernels=(program.WorkloadKernel(duration_s=1.0),)).cut(3)
     assert [(part.many, part.inputs, part.share) for part in parts] == [
         (1, (48, 16), 0.48),
         (1, (48, 4), 0.48),
         (1, (4, 0), 0.04),
     ]
     # Elements are whole: 10 of 3 and 5 bytes over 4 chunks are 3, 3, 3 and 1.
-    parts = Workload(10, (3,), (5,)).cut(4)
+    parts = program.Workload(10, (3,), (5,)).cut(4)
     assert [(p.many, p.elements, p.inputs, p.outputs) for p in parts] == [(3, 3, (9,), (15,)), (1, 1, (3,), (5,))]
 
 
 def test_what_is_copied_once_goes_before_the_first_chunk_and_behind_the_last() -> None:
     """In stream 1; before it every other stream waits, and behind it has waited for every other."""
-    workload = workload_of_sizes(["1MiB"], ["1ms"], ["1MiB"], None, ["3MiB"], ["64B"])
-    for schedule in (depth_first(workload, 4, 3), breadth_first(workload, 4, 3), ring(workload, 4, 2, 3)):
-        work = [op for op in schedule if isinstance(op, Copy | Kernel)]
+    workload = program.workload_of_sizes(["1MiB"], ["1ms"], ["1MiB"], None, ["3MiB"], ["64B"])
+    for schedule in (
+        program.depth_first(workload, 4, 3),
+        program.breadth_first(workload, 4, 3),
+        program.ring(workload, 4, 2, 3),
+    ):
+        work = [op for op in schedule if isinstance(op, program.Copy | program.Kernel)]
         assert (work[0].bytes, work[-1].bytes) == (3 * MIB, 64)  # type: ignore[union-attr]
         assert work[0].stream == work[-1].stream == 1
         timeline = simulate(schedule, load_device("h200"))
@@ -99,7 +90,7 @@ def test_what_is_copied_once_goes_before_the_first_chunk_and_behind_the_last() -
         starts = {op: timeline.start[i] for i, op in enumerate(schedule.ops)}
         assert all(starts[op] >= ends[work[0]] for op in work[1:])
         assert all(ends[op] <= starts[work[-1]] for op in work[:-1])
-        kernels = [op for op in work if isinstance(op, Kernel)]
+        kernels = [op for op in work if isinstance(op, program.Kernel)]
         assert all(any(region.bytes == 3 * MIB for region in op.reads) for op in kernels)
 
 
@@ -111,13 +102,13 @@ def test_a_part_of_a_launch_takes_no_less_than_its_share_and_no_more_than_the_wh
     name: str, whole_s: float, least_threads: int, halvings: int
 ) -> None:
     """And a smaller part takes no longer."""
-    device, share = load_device(name), 0.5**halvings
+    card, share = load_device(name), 0.5**halvings
 
     def took_s(part: float) -> float:
         threads = round(least_threads * 1024 * part)
-        return device.occupancy(Kernel(1, duration_s=whole_s * part, share=part, threads=threads)).alone_s
+        return card.occupancy(program.Kernel(1, duration_s=whole_s * part, share=part, threads=threads)).alone_s
 
-    floor_s = device.compute.floor_s
+    floor_s = card.compute.floor_s
     assert took_s(share) >= max(floor_s, whole_s * share) * (1 - 1e-9)
     assert took_s(share) <= max(floor_s, whole_s) * (1 + 1e-9)
     assert took_s(share / 2) <= took_s(share) * (1 + 1e-9)
@@ -208,7 +199,7 @@ def test_a_little_more_of_a_part_is_a_little_more_of_all(
 
 def test_launches_share_the_time_and_each_has_its_latency() -> None:
     # With a latency of 20 us there is a line from there to the whole's 41.7: a quarter takes 20 + 21.7 / 4.
-    latency = workload_of_sizes(["64MiB"], ["25ms/600,latency=20us"])
+    latency = program.workload_of_sizes(["64MiB"], ["25ms/600,latency=20us"])
     assert seconds_of_kernels(latency, 1) == pytest.approx([25e-3 / 600] * 600)
     assert seconds_of_kernels(latency, 4) == pytest.approx([20e-6 + (25e-3 / 600 - 20e-6) / 4] * 2400)
     assert min(seconds_of_kernels(latency, 64)) >= 20e-6
@@ -217,14 +208,17 @@ def test_launches_share_the_time_and_each_has_its_latency() -> None:
 @pytest.mark.parametrize(
     ("text", "kernel"),
     [
-        ("0.57ms", WorkloadKernel(duration_s=0.57e-3)),
-        ("4ms,threads=64Ki,latency=3us,fill=0.5", WorkloadKernel("kernel", 4e-3, 0, 0.5, (), 65536, 3e-6)),
-        ("87.7ms/10200,per=item", WorkloadKernel(duration_s=0.0877, launches=10_200, per="item")),
-        ("9us@64Ki, 0.57ms, name=scale", WorkloadKernel("scale", 0.57e-3, points=(Point(65536, 9e-6),))),
+        ("0.57ms", program.WorkloadKernel(duration_s=0.57e-3)),
+        ("4ms,threads=64Ki,latency=3us,fill=0.5", program.WorkloadKernel("kernel", 4e-3, 0, 0.5, (), 65536, 3e-6)),
+        ("87.7ms/10200,per=item", program.WorkloadKernel(duration_s=0.0877, launches=10_200, per="item")),
+        (
+            "9us@64Ki, 0.57ms, name=scale",
+            program.WorkloadKernel("scale", 0.57e-3, points=(program.Point(65536, 9e-6),)),
+        ),
     ],
 )
-def test_a_kernel_as_text(text: str, kernel: WorkloadKernel) -> None:
-    assert parse_kernel(text) == kernel
+def test_a_kernel_as_text(text: str, kernel: program.WorkloadKernel) -> None:
+    assert program.parse_kernel(text) == kernel
 
 
 def test_a_workload_file_takes_what_the_command_line_takes() -> None:
@@ -239,13 +233,13 @@ def test_a_workload_file_takes_what_the_command_line_takes() -> None:
         0.004
     ]
     """
-    workload = parse_workload(text)
+    workload = program.parse_workload(text)
     assert workload.inputs == (200_000_000, 64)
     assert (workload.h2d_once, workload.host_work_s) == ((1 << 30,), 3e-3)
-    assert workload.kernels[0].points == (Point(1 / 256, 9e-6),)
-    assert workload.kernels[1] == WorkloadKernel("scale", 4e-3, fill=0.5, points=(Point(0.5, 9e-6),))
-    assert workload.kernels[2] == WorkloadKernel(duration_s=0.004)
-    assert parse_workload(dump_toml(workload)) == workload
+    assert workload.kernels[0].points == (program.Point(1 / 256, 9e-6),)
+    assert workload.kernels[1] == program.WorkloadKernel("scale", 4e-3, fill=0.5, points=(program.Point(0.5, 9e-6),))
+    assert workload.kernels[2] == program.WorkloadKernel(duration_s=0.004)
+    assert program.parse_workload(dump_toml(workload)) == workload
 
 
 # -- laws of predictions ----------------------------------------------------------------------------------------------
@@ -265,14 +259,14 @@ def test_one_byte_more_changes_next_to_nothing(
     name: str, sizes: list[int], kernel_s: float, chunks: int, streams: int, order: str
 ) -> None:
     """A thousandth, and what one aligned unit takes in each chunk."""
-    device = load_device(name)
-    config = Config(order, chunks, streams)  # type: ignore[arg-type]
+    card = load_device(name)
+    config = program.Config(order, chunks, streams)  # type: ignore[arg-type]
     times = []
     for more in (0, 1):
-        workload = workload_of_sizes([sizes[0] + more, *sizes[2:]], [kernel_s], [sizes[1]])
-        times.append(simulate(config.schedule(workload), device).makespan_s)
+        workload = program.workload_of_sizes([sizes[0] + more, *sizes[2:]], [kernel_s], [sizes[1]])
+        times.append(simulate(config.schedule(workload), card).makespan_s)
     unit_s = (
-        chunks * ALIGN_BYTES / min(device.h2d.duplex_bandwidth_bytes_per_s, device.d2h.duplex_bandwidth_bytes_per_s)
+        chunks * program.ALIGN_BYTES / min(card.h2d.duplex_bandwidth_bytes_per_s, card.d2h.duplex_bandwidth_bytes_per_s)
     )
     assert abs(times[1] - times[0]) <= 1e-3 * times[0] + unit_s + 1e-9 * chunks
 
@@ -290,13 +284,13 @@ def test_one_byte_more_of_a_tiny_array_changes_next_to_nothing(
     name: str, power: int, beside: int, kernel_s: float, chunks: int, streams: int
 ) -> None:
     """A tenth, as a byte is a share of the work; what one aligned unit is of the kernel; and two copies more."""
-    device = load_device(name)
+    card = load_device(name)
     times = []
     for n_bytes in (2**power + beside, 2**power + beside + 1):
-        workload = workload_of_sizes([max(1, n_bytes)], [kernel_s], ["1B"])
-        times.append(simulate(depth_first(workload, chunks, streams), device).makespan_s)
-    copy_s = simulate(depth_first(workload_of_sizes(["16B"]), 1, 1), device).makespan_s
-    unit_s = kernel_s * min(1.0, ALIGN_BYTES / 2**power)
+        workload = program.workload_of_sizes([max(1, n_bytes)], [kernel_s], ["1B"])
+        times.append(simulate(program.depth_first(workload, chunks, streams), card).makespan_s)
+    copy_s = simulate(program.depth_first(program.workload_of_sizes(["16B"]), 1, 1), card).makespan_s
+    unit_s = kernel_s * min(1.0, program.ALIGN_BYTES / 2**power)
     assert abs(times[1] - times[0]) <= 0.1 * times[0] + unit_s + 2 * copy_s
 
 
@@ -310,7 +304,7 @@ def test_what_works_long_on_little_data_has_many_threads() -> None:
         (["4B"], "4ms,threads=64", 64),
         ([], "4ms", 0),  # nothing tells, as little as the elements do
     ):
-        workload = workload_of_sizes(sizes, [text], elements=None if sizes else 64)
+        workload = program.workload_of_sizes(sizes, [text], elements=None if sizes else 64)
         assert workload.threads(workload.kernels[0]) == threads
         whole = workload.launches(workload.cut(1)[0])[0]
         assert (whole.threads or whole.elements) == threads
@@ -331,23 +325,23 @@ def test_what_is_said_to_fit_fits(
     cut_kib: int, once_kib: int, limit_kib: int, is_prefetch: bool, elements: int | None, chunks: int, streams: int
 ) -> None:
     """And where no number of chunks is named none fits, over two buffers or one."""
-    workload = workload_of_sizes([cut_kib << 10], [1e-3], (), elements, [once_kib << 10] * bool(once_kib))
+    workload = program.workload_of_sizes([cut_kib << 10], [1e-3], (), elements, [once_kib << 10] * bool(once_kib))
     order: Any = "prefetch" if is_prefetch else "depth-first"
-    device = with_memory_limit(load_device("ideal"), limit_kib << 10)
-    config = Config(order, chunks, 1 if is_prefetch else streams)
+    card = with_memory_limit(load_device("ideal"), limit_kib << 10)
+    config = program.Config(order, chunks, 1 if is_prefetch else streams)
     if config.device_bytes(workload) <= limit_kib << 10:
-        check_room(workload, config, device)
+        check_room(workload, config, card)
         return
     with pytest.raises(NoRoomError) as raised:
-        check_room(workload, config, device)
+        check_room(workload, config, card)
     found = re.search(
         r"use buffers = (\d+), chunks = (\d+), ([a-z-]+)(?: over (\d+) streams)?: that holds", str(raised.value)
     )
     if found:
         assert found[3] == order
         assert int(found[2]) >= chunks
-        check_room(workload, Config(order, int(found[2]), int(found[4] or 1), int(found[1])), device)
+        check_room(workload, program.Config(order, int(found[2]), int(found[4] or 1), int(found[1])), card)
     else:
         many = range(1, elements + 1) if elements else (1, 2, 3, MOST_CHUNKS)
-        rings = (Config(order, chunks, 1, buffers) for chunks in many for buffers in (1, 2))
-        assert all(ring.device_bytes(workload) > limit_kib << 10 for ring in rings)
+        rings = (program.Config(order, chunks, 1, buffers) for chunks in many for buffers in (1, 2))
+        assert all(one.device_bytes(workload) > limit_kib << 10 for one in rings)
