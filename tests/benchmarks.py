@@ -22,7 +22,6 @@ from streamsim import (
     Schedule,
     Workload,
     WorkloadKernel,
-    build,
     compiled,
     depth_first,
     load_device,
@@ -128,7 +127,7 @@ def compiled_model() -> None:
         found = rate(grid, lambda: compiled.makespans(workload, grid, device, threads=1))  # noqa: B023
         print(f"one core, {len(grid)} configurations, kernels {kernels}: {found:.0f} M ops/s")
     some = grid[::397]
-    schedules = [build(WORKLOAD, c.order, c.chunks, c.streams, c.buffers, c.memory, c.launch) for c in some]
+    schedules = [c.schedule(WORKLOAD) for c in some]
     in_model = seconds(lambda: [simulate(schedule, device) for schedule in schedules], 3)
     times = 50 * in_model / seconds(lambda: compiled.makespans(WORKLOAD, some * 50, device, threads=1))
     print(f"times the speed of SimPy, on {len(some)} of them: {times:.0f}")

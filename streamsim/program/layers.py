@@ -22,6 +22,7 @@ from streamsim.text import format_bytes
 PassDirection = Literal["forward", "backward", "both"]
 DIRECTIONS: dict[PassDirection, str] = {"forward": "forward", "backward": "backward", "both": "forward and backward"}
 MOST_STEPS = 10_000
+Turn = tuple[int, bool]  # of a layer in a pass: its number, and whether its backward kernels run
 
 
 class Layer(errors.Checked, frozen=True, omit_defaults=True):
@@ -79,13 +80,6 @@ class LayerStep(NamedTuple):
         return found
 
 
-class Turn(NamedTuple):
-    """The turn of a layer in a pass: the number of the layer, and whether its backward kernels run."""
-
-    number: int
-    is_backward: bool
-
-
 class Layers(errors.Checked, frozen=True, omit_defaults=True):
     """The layers of a model, in their order, and the passes over all of them that a run makes.
 
@@ -131,8 +125,8 @@ class Layers(errors.Checked, frozen=True, omit_defaults=True):
     def turns(self) -> tuple[Turn, ...]:
         """The turns of the layers in one pass, in order."""
         numbers = range(sum(layer.repeats for layer in self.layers))
-        forward = [Turn(number, False) for number in numbers if self.direction != "backward"]
-        return (*forward, *(Turn(number, True) for number in reversed(numbers) if self.is_backward))
+        forward = [(number, False) for number in numbers if self.direction != "backward"]
+        return (*forward, *((number, True) for number in reversed(numbers) if self.is_backward))
 
     @property
     def assumed(self) -> list[str]:
@@ -288,18 +282,16 @@ def _plan(layers: Layers, stay: frozenset[int], slots: int) -> list[_Planned]:
     layer has one count and one buffer.
     """
     found, held = list[_Planned](), dict[int, int]()
-    count, step, was_backward = 0, 1, layers.turns[0].is_backward
+    count, step, was_backward = 0, 1, layers.turns[0][1]
     for number, is_backward in layers.turns * layers.passes:
         if is_backward != was_backward:  # the layer of the last turn is the first one again
             was_backward, step = is_backward, -step
             count += step
-        if number in stay:
-            found.append(_Planned(number, is_backward, None, False))
-            continue
-        slot = count % slots
-        found.append(_Planned(number, is_backward, slot, held.get(slot) != count))
-        held[slot] = count
-        count += step
+        slot = None if number in stay else count % slots
+        found.append(_Planned(number, is_backward, slot, slot is not None and held.get(slot) != count))
+        if slot is not None:
+            held[slot] = count
+            count += step
     return found
 
 

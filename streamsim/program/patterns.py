@@ -478,21 +478,13 @@ def _at(arrays: Arrays, chunk: int) -> list[Piece]:
     return [piece for array in arrays if (piece := array[chunk])]
 
 
-# The usual ways to cut and issue a workload. Chunk i of N runs in stream i mod S. ``more`` holds the fields ``memory``
-# and ``launch`` of a Config.
+# The usual ways to cut and issue a workload. Chunk i of N runs in stream i mod S. ``more`` holds further
+# fields of a Config: ``buffers``, ``memory`` and ``launch``.
 
 
-def build(
-    workload: Workload,
-    order: Order = "depth-first",
-    chunks: int = 1,
-    streams: int = 1,
-    buffers: int | None = None,
-    memory: HostMemory = "pinned",
-    launch: Launch = "live",
-) -> Schedule:
+def build(workload: Workload, order: Order = "depth-first", chunks: int = 1, streams: int = 1, **more: Any) -> Schedule:
     """Return the schedule that the command's options describe. Raises InputError if they do not go together."""
-    return Config(order, chunks, streams, buffers, memory, launch).schedule(workload)
+    return Config(order, chunks, streams, **more).schedule(workload)
 
 
 def serial(workload: Workload, chunks: int = 1, **more: Any) -> Schedule:
@@ -516,7 +508,7 @@ def ring(workload: Workload, chunks: int, buffers: int, streams: int | None = No
     Chunk i uses the buffer of chunk i - ``buffers`` again, and waits until the ops of that chunk have ended: by stream
     order if both run in one stream, otherwise by an event. Default of ``streams``: ``buffers``.
     """
-    return build(workload, "depth-first", chunks, buffers if streams is None else streams, buffers, **more)
+    return build(workload, "depth-first", chunks, buffers if streams is None else streams, buffers=buffers, **more)
 
 
 def prefetch(workload: Workload, chunks: int, buffers: int = 2, **more: Any) -> Schedule:
@@ -526,7 +518,7 @@ def prefetch(workload: Workload, chunks: int, buffers: int = 2, **more: Any) -> 
     batch i is on the card; 3i + 1: its kernels have run; 3i + 2: its output is back. Arrays that are copied once go in
     before the first batch, and out behind the last batch's kernels.
     """
-    return build(workload, "prefetch", chunks, 1, buffers, **more)
+    return build(workload, "prefetch", chunks, buffers=buffers, **more)
 
 
 def serialized(schedule: Schedule) -> Schedule:

@@ -449,30 +449,22 @@ def workload_of_sizes(
 
     Raises InputError naming what cannot be read or does not go together.
     """
-    inputs, outputs = _sizes("h2d", h2d), _sizes("d2h", d2h)
+    into, back = _sizes("h2d", h2d, elements), _sizes("d2h", d2h, elements)
+    host = ("host_work", host_work), ("host_load", host_load)
+    work_s, load_s = (parse_seconds(time, field) if isinstance(time, str) else time for field, time in host)
     check_listed("kernels", kernels)
-    if elements is not None:
-        inputs = [per_element("h2d", size, elements) for size in inputs]
-        outputs = [per_element("d2h", size, elements) for size in outputs]
     work = [kernel_given(kernel) for kernel in kernels]
     unnamed = [i for i, kernel in enumerate(work) if kernel.name == UNNAMED]
     for i in unnamed if len(unnamed) > 1 else ():
         work[i] = msgspec.structs.replace(work[i], name=f"{UNNAMED} {i + 1}")
-    return Workload(
-        elements=elements,
-        inputs=tuple(inputs),
-        outputs=tuple(outputs),
-        kernels=tuple(work),
-        h2d_once=tuple(_sizes("h2d_once", h2d_once)),
-        d2h_once=tuple(_sizes("d2h_once", d2h_once)),
-        host_work_s=parse_seconds(host_work, "host_work") if isinstance(host_work, str) else host_work,
-        host_load_s=parse_seconds(host_load, "host_load") if isinstance(host_load, str) else host_load,
-    )
+    once = _sizes("h2d_once", h2d_once), _sizes("d2h_once", d2h_once)
+    return Workload(elements, into, back, tuple(work), "", *once, host_work_s=work_s, host_load_s=load_s)
 
 
-def _sizes(field: str, sizes: Sequence[SizeText]) -> list[int]:
+def _sizes(field: str, sizes: Sequence[SizeText], elements: int | None = None) -> tuple[int, ...]:
     check_listed(field, sizes)
-    return [parse_bytes(size, field) if isinstance(size, str) else size for size in sizes]
+    found = [parse_bytes(size, field) if isinstance(size, str) else size for size in sizes]
+    return tuple(found if elements is None else [per_element(field, size, elements) for size in found])
 
 
 def kernel_given(kernel: KernelText, field: str = "kernel") -> WorkloadKernel:

@@ -27,7 +27,7 @@ import math
 from collections.abc import Iterator, Sequence
 from heapq import nsmallest
 from itertools import groupby, product
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -298,10 +298,10 @@ class LayerCosts:
         rates = [rate_of(device, "h2d", n, False).duration(n << BYTE_BITS) for n in self.weights.tolist()]
         self.copies: Ints = np.array(rates, np.int64)
         self.sweeps: list[tuple[list[int], list[int], list[int]]] = []
-        for is_backward, turns in groupby(layers.turns, attrgetter("is_backward")):
+        for is_backward, turns in groupby(layers.turns, itemgetter(1)):
             kernels = [step.launches(is_backward) for step in steps]
             runs = [sum(kernel_cost(device, op).duration for op in some) for some in kernels]
-            self.sweeps.append(([turn.number for turn in turns], runs, [*map(len, kernels)]))
+            self.sweeps.append(([number for number, _ in turns], runs, [*map(len, kernels)]))
         self.pass_runs: Ints = np.array([runs for _, runs, _ in self.sweeps], np.int64).sum(axis=0)
         numbers, runs, _ = self.sweeps[-1]
         self.last_run = runs[numbers[-1]]

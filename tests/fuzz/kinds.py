@@ -78,7 +78,7 @@ def schedules() -> list[Input]:
     """Rings with events, graphs, pageable memory."""
     found = []
     for schedule in (
-        build(WORKLOAD, "depth-first", 3, 2, 2),
+        build(WORKLOAD, "depth-first", 3, 2, buffers=2),
         build(WORKLOAD, "breadth-first", 2, 2, launch="graph"),
         build(WORKLOAD, "depth-first", 2, 2, memory="pageable"),
     ):

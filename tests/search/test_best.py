@@ -29,7 +29,7 @@ def everything(workload: Workload, grid: search.Grid, device: Device) -> dict[Co
             continue  # a ring is issued depth-first
         streams = 1 if order in ("serial", "prefetch") else s  # of a serial program one, of a prefetching one its own
         try:
-            schedule = build(workload, order, n, streams, k, grid.memory, launch)
+            schedule = build(workload, order, n, streams, buffers=k, memory=grid.memory, launch=launch)
         except InputError:
             continue
         # The program is the same when there are more streams or buffers than chunks.

@@ -52,7 +52,7 @@ def test_every_row_is_what_predicting_it_gives() -> None:
         for order, buffers, chunks, streams in product(orders, (None, 2), range(1, 6), (1, 2)):
             if (order != "depth-first" and buffers) or (order == "serial" and streams > 1):
                 continue
-            took = simulate(program.build(workload, order, chunks, streams, buffers), device).makespan_s
+            took = simulate(program.build(workload, order, chunks, streams, buffers=buffers), device).makespan_s
             alone = simulate(program.serial(workload), device).makespan_s
             expected.append(
                 {
