@@ -13,7 +13,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from streamsim.device import Device, as_device
-from streamsim.errors import MOST_CHUNKS, SHORTEST_KERNEL_S, InputError
+from streamsim.errors import MOST_CHUNKS, SHORTEST_KERNEL_S, InputError, counted
 from streamsim.model import simulate
 from streamsim.program import (
     Config,
@@ -123,8 +123,8 @@ def kernel_assumptions(workload: Workload, chunks: int, device: Device, launch: 
     """Return a line for each thing that the model takes for granted of a timed kernel in so many chunks.
 
     If a kernel has several launches, a line says whose they are. A time of the whole may lie beyond the times given.
-    If the number of threads is not given, all chunks together may take a quarter more or less than the whole and the
-    least times of launches.
+    If the number of threads is not given, the launch may take a quarter more or less than the whole, and all chunks
+    together than the whole and the least times of launches.
     """
     found = []
     for kernel in (kernel for kernel in workload.kernels if kernel.is_timed):
@@ -132,7 +132,7 @@ def kernel_assumptions(workload: Workload, chunks: int, device: Device, launch: 
         launches = [(alone.launches(part)[0], part.many * alone.launches_of_chunk) for part in alone.cut(chunks)]
         floor_s = device.compute.floor_s if launch == "live" else 0.0
         taken_s = sum(many * device.occupancy(one, floor_s > 0).alone_s for one, many in launches)
-        known_s = max(whole_s, floor_s * sum(many for _, many in launches))
+        known_s = whole_s if chunks == 1 else max(whole_s, floor_s * sum(many for _, many in launches))
         said, taken = f"kernel {kernel.name!r}: {format_seconds(whole_s)} over everything", format_seconds(taken_s)
         if kernel.is_extrapolated(workload.work):
             found.append(f"{said}, on the line through the times given; say what the whole takes where you know it")
@@ -142,5 +142,5 @@ def kernel_assumptions(workload: Workload, chunks: int, device: Device, launch: 
             found.append(f"{said}; {each}, {taken} in all; if each launch {other}")
         elif not kernel.threads and abs(taken_s - known_s) > DECIDES * known_s:
             known = "if you know better, say threads=N or a part's time, as 9us@1/64"
-            found.append(f"{said}; launched in {chunks} chunks, it takes {taken} in all; {known}")
+            found.append(f"{said}; launched in {counted(chunks, 'chunk')}, it takes {taken} in all; {known}")
     return found

@@ -323,8 +323,8 @@ def predict_block(sweep: Sweep, start: int, stop: int, fast: bool, threads: int 
         serial = {key: serial_ticks(workload, config, device, fast) for key, config in unlike.items()}
         all_ticks = evaluate_ticks(workload, configs, device, fast, threads)
         for config, key, took in zip(configs, keys, all_ticks, strict=True):
-            alone = serial[key]
-            times = took / TICKS_PER_S, alone / TICKS_PER_S, alone / took if took else 1.0, within
+            took_s, alone_s = took / TICKS_PER_S, serial[key] / TICKS_PER_S
+            times = took_s, alone_s, alone_s / took_s if took_s else 1.0, within
             rows.append({**head, **asdict(config), **dict(zip(RESULTS, times, strict=True))})
     return Block(stop, rows, tally.left_out)
 

@@ -94,12 +94,12 @@ def unnamed(schedule: program.Schedule) -> program.Schedule:
 @pytest.mark.parametrize("memory", ["pinned", "pageable"])
 @pytest.mark.parametrize("streams", [1, 2, 4])
 def test_a_pattern_cut_or_merged_is_the_pattern_with_other_chunks(pattern: Any, memory: Any, streams: int) -> None:
-    schedule = pattern(WORKLOAD, 8, streams, memory)
+    schedule = pattern(WORKLOAD, 8, streams, memory=memory)
     for chunks in (n for pieces in FACTORS for n in (8 * pieces, 8 // pieces)):
         made, _ = transform.in_chunks(schedule, chunks)
-        assert unnamed(made) == unnamed(pattern(WORKLOAD, chunks, min(streams, chunks), memory))
+        assert unnamed(made) == unnamed(pattern(WORKLOAD, chunks, min(streams, chunks), memory=memory))
     for other in STREAMS:
-        assert unnamed(transform.in_streams(schedule, other)) == unnamed(pattern(WORKLOAD, 8, other, memory))
+        assert unnamed(transform.in_streams(schedule, other)) == unnamed(pattern(WORKLOAD, 8, other, memory=memory))
 
 
 @pytest.mark.parametrize("pattern", [program.depth_first, program.breadth_first])

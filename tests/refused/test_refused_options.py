@@ -58,7 +58,7 @@ LINES = {
     "predict --h2d 8TB --d2h 1": "device buffers of 8000000000001 bytes",
     "predict --h2d 1MiB --chunks 1..64 --plot many.png": "--plot many.png: shows 12 time lines at most",
     "best none.json": "ops: there is no copy and no kernel to cut",
-    "code odd.json --as cupy": "no pipeline can be written: step 8 has 4 copies",
+    "code odd.json --as cupy": "no pipeline can be written: step 8 has the kernel 'kernel' where step 2 has nothing",
     f"code {WORK} --d2h 32 --as cupy --chunks 3": "chunks = 3: an array has pieces for 2 chunks only",
     f"code {WORK} --order prefetch --streams 2 --as cupy": "streams = 2: the order prefetch has 3 streams of its own",
     "code --h2d 3000 --elements 1000 --as cupy": "h2d[0] = 3 bytes an element: the arrays",

@@ -172,7 +172,7 @@ def test_a_race_is_refused_before_anything_starts(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(campaign, "import_cupy", lambda: pytest.fail("CuPy was asked for"))
     ops = tuple(op for op in SCHEDULES[1] if not isinstance(op, program.WaitEvent))
     racy = msgspec.structs.replace(SCHEDULES[1], ops=ops, name="racy")
-    with pytest.raises(InputError, match=r"^racy: race: ops\[\d+\] .* wait for event 0 .* mend it first"):
+    with pytest.raises(InputError, match=r"^racy: race: ops\[\d+\] .* wait for it in stream .* mend it first"):
         run(msgspec.structs.replace(a_plan(tmp_path), schedules=(SCHEDULES[0], racy)))
     assert list(tmp_path.iterdir()) == []
 
