@@ -84,7 +84,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tune_cli, "open_gpu", opened)
     monkeypatch.setattr(kernels, "_REGISTRY", dict(kernels._REGISTRY))
     monkeypatch.setattr(shutil, "which", lambda name: name)
-    monkeypatch.setattr(campaign, "import_cupy", lambda: None)
+    monkeypatch.setattr(campaign.hardware, "import_cupy", lambda: None)
     monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: pytest.fail("a process was started"))
     monkeypatch.setitem(sys.modules, "torch", None)
     monkeypatch.chdir(tmp_path)

@@ -99,7 +99,7 @@ def test_a_journal_of_other_schedules_is_not_resumed(tmp_path: Path, now: tuple[
 
 def test_more_than_a_record_holds_is_not_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """3 schedules, 4 times each repeat: 12 x 250,000 numbers are half of what a file may hold."""
-    monkeypatch.setattr(campaign, "import_cupy", lambda: None)
+    monkeypatch.setattr(campaign.hardware, "import_cupy", lambda: None)
     monkeypatch.setattr(campaign, "_start", lambda *_: pytest.fail("measures"))
     with pytest.raises(InputError, match=r"repeats = 250001: of 3 schedules, more than a record holds; ask for 250000"):
         run(a_plan(tmp_path, repeats=250_001))
@@ -169,7 +169,7 @@ def test_a_run_of_drawn_schedules_says_how_to_draw_them_again(tmp_path: Path, mo
 
 def test_a_race_is_refused_before_anything_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A ring without its waits."""
-    monkeypatch.setattr(campaign, "import_cupy", lambda: pytest.fail("CuPy was asked for"))
+    monkeypatch.setattr(campaign.hardware, "import_cupy", lambda: pytest.fail("CuPy was asked for"))
     ops = tuple(op for op in SCHEDULES[1] if not isinstance(op, program.WaitEvent))
     racy = msgspec.structs.replace(SCHEDULES[1], ops=ops, name="racy")
     with pytest.raises(InputError, match=r"^racy: race: ops\[\d+\] .* wait for it in stream .* mend it first"):

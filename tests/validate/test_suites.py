@@ -29,6 +29,7 @@ from streamsim.code import LANGUAGES
 from streamsim.device import LINEAR, load_device
 from streamsim.model import simulate
 from streamsim.program import Copy, Schedule, Synchronize, depth_first
+from streamsim_validate import gpu as hardware
 from streamsim_validate import records
 from streamsim_validate.compare import compare
 from streamsim_validate.gpu import buffers_of
@@ -203,8 +204,8 @@ def library(monkeypatch: pytest.MonkeyPatch) -> Card:
     monkeypatch.setattr(suites, "ELEMENTS", (2048,))
     monkeypatch.setattr(suites, "FEATURES", (32,))
     monkeypatch.setattr(suites, "WORK", (2, 3))
-    monkeypatch.setattr(programs, "installed_libraries", lambda _: [Emulated(n, found) for n in ("cupy", "pytorch")])
-    monkeypatch.setattr(programs, "LinearLayers", FakeLayers)
+    monkeypatch.setattr(hardware, "installed_libraries", lambda _: [Emulated(n, found) for n in ("cupy", "pytorch")])
+    monkeypatch.setattr(hardware, "LinearLayers", FakeLayers)
     monkeypatch.setattr(programs, "LINK_PAIR", FEW_BYTES)
     monkeypatch.setenv("PATH", "")  # no nvcc
     return found

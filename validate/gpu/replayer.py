@@ -32,39 +32,14 @@ import msgspec
 from streamsim import program
 from streamsim.errors import InputError, one_line
 from streamsim.races import check
+from streamsim_validate.gpu import kernels, memory
 from streamsim_validate.gpu.card import Gpu
 from streamsim_validate.gpu.cuda_source import BUILT_IN_SOURCE, PRELUDE
-from streamsim_validate.gpu.kernels import (
-    NS,
-    SHORTEST_AND_MOST,
-    SPIN,
-    THREADS_PER_BLOCK,
-    Argument,
-    Busy,
-    KernelSpec,
-    elements_of,
-    find_kernel,
-    slices_in,
-    stand_in,
-    widths_of,
-)
-from streamsim_validate.gpu.memory import (
-    Arena,
-    Bytes,
-    Key,
-    buffers_of,
-    check_content,
-    check_fits,
-    free_host_bytes,
-    outputs,
-    scratch_of,
-    union,
-)
 from streamsim_validate.records import closed, first_closing, with_timing_events
 
 COPY_BYTES = 64 << 10
 GATE_BYTES_A_QUEUE = 1 << 20  # copied while a copy and an event are issued to each queue
-GATES = Key("pinned", "(queues)"), Key("device", "(queues)")
+GATES = memory.Key("pinned", "(queues)"), memory.Key("device", "(queues)")
 
 
 class QueueOrder:
@@ -76,7 +51,7 @@ class QueueOrder:
     def __init__(self, bench: "Bench", queues: int) -> None:
         self._bench, self._cuda, self._queues = bench, bench.gpu.cuda, queues
         self._in_order = False
-        self._at_once = Argument(1, 0, (), ())
+        self._at_once = kernels.Argument(1, 0, (), ())
 
     def before(self, schedule: program.Schedule) -> None:
         """Restore the order if needed. Call this before each replay of ``schedule``."""
@@ -142,7 +117,7 @@ class QueueOrder:
         self._cuda.memcpyAsync(to, source, n_bytes, kind, stream)
 
     def _launch(self, stream: int) -> None:
-        self._cuda.launchKernel(*self._bench.launch(SPIN, 1, stream, self._at_once))
+        self._cuda.launchKernel(*self._bench.launch(kernels.SPIN, 1, stream, self._at_once))
 
 
 SPIN_PROBE_S, SPIN_PROBE_CHAINS, SPIN_PROBE_RUNS = 50e-6, (4, 20), 7  # longer than it takes to issue a launch
@@ -156,12 +131,12 @@ class Bench:
     """
 
     def __init__(self, gpu: Gpu, in_order: bool = True) -> None:
-        self.gpu, self.arena, self.launches = gpu, Arena(gpu), count()
+        self.gpu, self.arena, self.launches = gpu, memory.Arena(gpu), count()
         self.queue_order = QueueOrder(self, gpu.queues if in_order else 0)
-        self._functions: dict[KernelSpec, int] = {}
+        self._functions: dict[kernels.KernelSpec, int] = {}
         self._launch_s: dict[tuple[int, int], float] = {}
 
-    def function(self, spec: KernelSpec) -> int:
+    def function(self, spec: kernels.KernelSpec) -> int:
         """Return the address of a kernel's compiled function. Raises InputError if it does not compile."""
         if spec not in self._functions:
             source = spec.source if spec.source is BUILT_IN_SOURCE else f"{PRELUDE}#line 1\n{spec.source}"
@@ -171,25 +146,25 @@ class Bench:
                 raise InputError(f"kernel {spec.name!r}: {error}") from error
         return self._functions[spec]
 
-    def launch(self, spec: KernelSpec, blocks: int, stream: int, argument: Argument) -> tuple[int, ...]:
+    def launch(self, spec: kernels.KernelSpec, blocks: int, stream: int, argument: kernels.Argument) -> tuple[int, ...]:
         """Return the arguments of a call that launches a kernel."""
-        return (self.function(spec), blocks, 1, 1, THREADS_PER_BLOCK, 1, 1, 0, stream, argument.address, 0)
+        return (self.function(spec), blocks, 1, 1, kernels.THREADS_PER_BLOCK, 1, 1, 0, stream, argument.address, 0)
 
     @cached_property
     def most_blocks(self) -> int:
         """The blocks of the stand-in that the card holds at once, by the driver."""
         cuda, card = self.gpu.cuda, self.gpu.card
-        each = cuda.occupancyMaxActiveBlocksPerMultiprocessor(self.function(SPIN), THREADS_PER_BLOCK, 0)
+        each = cuda.occupancyMaxActiveBlocksPerMultiprocessor(self.function(kernels.SPIN), kernels.THREADS_PER_BLOCK, 0)
         return card.multiprocessors * max(1, int(each))
 
-    def spin_of(self, kernel: program.Kernel) -> Busy:
+    def spin_of(self, kernel: program.Kernel) -> kernels.Busy:
         """Return the launch of the stand-in for a kernel with a duration."""
-        duration_s, share = stand_in(kernel, self.gpu.threads, self._spin_launch_s(1, 1))
+        duration_s, share = kernels.stand_in(kernel, self.gpu.threads, self._spin_launch_s(1, 1))
         blocks = max(1, round(share * self.most_blocks))
-        slices = slices_in(duration_s, fills_card=blocks == self.most_blocks)
+        slices = kernels.slices_in(duration_s, fills_card=blocks == self.most_blocks)
         return self._busy(blocks, slices, (duration_s - self._spin_launch_s(blocks, slices)) / slices)
 
-    def _busy(self, blocks: int, slices: int, slice_s: float) -> Busy:
+    def _busy(self, blocks: int, slices: int, slice_s: float) -> kernels.Busy:
         """Return the launch that keeps this many blocks of the card busy for some slices of time.
 
         A launch that fills the card does so by short blocks one after another: if others hold a part of the card, the
@@ -197,8 +172,8 @@ class Bench:
         card.
         """
         if blocks < self.most_blocks:
-            return Busy(blocks, slices, slice_s)
-        return Busy(blocks * slices, 1, slice_s)
+            return kernels.Busy(blocks, slices, slice_s)
+        return kernels.Busy(blocks * slices, 1, slice_s)
 
     def _spin_launch_s(self, blocks: int, slices: int) -> float:
         """Return the seconds of a launch beyond the time that its blocks are given.
@@ -207,20 +182,20 @@ class Bench:
         one block, 2.8 us for 0.1 of the card, 3.4 us for 0.7 and 6 us for 0.9.
         """
         if (blocks, slices) not in self._launch_s:
-            slice_s = max(SPIN_PROBE_S, slices * SHORTEST_AND_MOST[blocks == self.most_blocks][0]) / slices
+            slice_s = max(SPIN_PROBE_S, slices * kernels.SHORTEST_AND_MOST[blocks == self.most_blocks][0]) / slices
             each_s = self._each_launch_s(self._busy(blocks, slices, slice_s))
             self._launch_s[blocks, slices] = max(0.0, each_s - slices * slice_s)
         return self._launch_s[blocks, slices]
 
-    def _each_launch_s(self, busy: Busy) -> float:
+    def _each_launch_s(self, busy: kernels.Busy) -> float:
         """Return the seconds of a launch of the stand-in, back to back in one stream.
 
         It is the slope between two chains, as for the kernels of a profile, so that the cost of a run drops out.
         """
         cuda, stream = self.gpu.cuda, self.gpu.streams(("non-blocking",))[1]
         start, stop = self.gpu.events(2, "timing")
-        argument = Argument(1, busy.parameter(0), (), ())
-        launch = self.launch(SPIN, busy.blocks, stream, argument)
+        argument = kernels.Argument(1, busy.parameter(0), (), ())
+        launch = self.launch(kernels.SPIN, busy.blocks, stream, argument)
 
         def chain_s(length: int) -> float:
             cuda.eventRecord(start, stream)
@@ -243,8 +218,8 @@ class Bench:
 
 def prepare(bench: Bench, schedules: Iterable[program.Schedule]) -> None:
     """Allocate the buffers of all these schedules. Raises InputError if there is not enough memory."""
-    wanted = union(map(buffers_of, schedules))
-    check_fits(wanted, bench.arena.room(bench.gpu.free_bytes()), free_host_bytes())
+    wanted = memory.union(map(memory.buffers_of, schedules))
+    memory.check_fits(wanted, bench.arena.room(bench.gpu.free_bytes()), memory.free_host_bytes())
     bench.arena.grow(wanted)
 
 
@@ -294,10 +269,10 @@ class Compiler:
         return [(cuda.deviceSynchronize, ())]
 
     def _address(self, region: program.Region) -> int:
-        return self._bench.arena.address(Key(self._memory[region.buffer], region.buffer)) + region.offset
+        return self._bench.arena.address(memory.Key(self._memory[region.buffer], region.buffer)) + region.offset
 
-    def _side(self, copy: program.Copy, memory: program.MemoryKind, region: program.Region | None) -> int:
-        return self._bench.arena.address(scratch_of(copy, memory)) if region is None else self._address(region)
+    def _side(self, copy: program.Copy, kind: program.MemoryKind, region: program.Region | None) -> int:
+        return self._bench.arena.address(memory.scratch_of(copy, kind)) if region is None else self._address(region)
 
     def _copy(self, copy: program.Copy) -> list[Call]:
         cuda = self._cuda
@@ -312,17 +287,17 @@ class Compiler:
         return [(cuda.memcpyAsync, (*arguments, stream)), *wait]
 
     def _kernel(self, kernel: program.Kernel) -> tuple[int, ...]:
-        spec, bench = find_kernel(kernel), self._bench
-        elements, widths = elements_of(spec, kernel), widths_of(spec, kernel)
-        blocks, parameter = -(-elements // THREADS_PER_BLOCK), kernel.parameter
-        if spec is SPIN:
+        spec, bench = kernels.find_kernel(kernel), self._bench
+        elements, widths = kernels.elements_of(spec, kernel), kernels.widths_of(spec, kernel)
+        blocks, parameter = -(-elements // kernels.THREADS_PER_BLOCK), kernel.parameter
+        if spec is kernels.SPIN:
             busy = bench.spin_of(kernel)
             blocks, parameter = busy.blocks, busy.parameter(next(bench.launches))
         sides = (
             [(self._address(region), width) for region, width in zip(regions, own, strict=True)]
             for regions, own in zip((kernel.reads, kernel.writes), widths, strict=True)
         )
-        argument = Argument(elements, parameter, *sides)
+        argument = kernels.Argument(elements, parameter, *sides)
         self.keep.append(argument)
         return bench.launch(spec, blocks, self._streams[kernel.stream], argument)
 
@@ -388,7 +363,7 @@ class Replayer:
         self._name = self.schedule.name or "the schedule"
         self._bench, self._cuda = bench, bench.gpu.cuda
         refuse_races(self.schedule, self._name)
-        self._expected: dict[Key, Bytes] = {}
+        self._expected: dict[memory.Key, memory.Bytes] = {}
         self._timing = bench.gpu.events(2, "timing")
         self._keep: list[object] = []
         self._graphs: list[int] = []
@@ -468,7 +443,7 @@ class Replayer:
         """Replay the program twice, without and with timing events."""
         with self._named_errors():
             issue_ns, wall_ns = self._replay_in_order(self._plain)
-        return Sample(self.device_s(), wall_ns * NS, issue_ns * NS)
+        return Sample(self.device_s(), wall_ns * kernels.NS, issue_ns * kernels.NS)
 
     def device_s(self) -> float:
         """Replay the program once between timing events. Return the seconds between them, 0 for one without work."""
@@ -488,7 +463,7 @@ class Replayer:
         """Replay once a program that does not disturb the hardware queues. Return the seconds that issuing took."""
         with self._named_errors():
             issue_ns, _ = _replay(self._plain)
-        return issue_ns * NS
+        return issue_ns * kernels.NS
 
     def _replay_in_order(self, calls: PreparedCalls) -> tuple[int, int]:
         """Replay as :func:`_replay`, with the hardware queues as in a process of its own."""
@@ -507,12 +482,12 @@ class Replayer:
             arena.reset(self.schedule)
             self._replay_in_order(self._timed if timed else self._plain)
             for key, expected in self._expected.items():
-                check_content(key.name, arena.read(key, len(expected)), expected)
+                memory.check_content(key.name, arena.read(key, len(expected)), expected)
         return bool(self._expected)
 
-    def _one_at_a_time(self) -> dict[Key, Bytes]:
+    def _one_at_a_time(self) -> dict[memory.Key, memory.Bytes]:
         """Return the outputs of the ops, each issued when the one before it is done."""
-        arena, wanted = self._bench.arena, outputs(self.schedule)
+        arena, wanted = self._bench.arena, memory.outputs(self.schedule)
         if wanted:
             arena.reset(self.schedule)
             self._bench.queue_order.lose()

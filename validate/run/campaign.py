@@ -28,27 +28,9 @@ from streamsim.code import LANGUAGES
 from streamsim.errors import INTERRUPTED, NO_GPU, OK, InputError
 from streamsim.files import check_writable
 from streamsim.program import Schedule
-from streamsim_validate import records
-from streamsim_validate.calibrate import (
-    Samples,
-    fits,
-    host_calls,
-    measure_front_ends,
-    measure_probes,
-)
-from streamsim_validate.gpu import (
-    CONNECTIONS_VARIABLE,
-    Gpu,
-    NoGpuError,
-    compiled_rounds,
-    import_cupy,
-    installed_libraries,
-    load_kernels,
-    open_gpu,
-    read_source,
-    refuse_races,
-)
-from streamsim_validate.gpu import connections as default_connections
+from streamsim_validate import calibrate, records
+from streamsim_validate import gpu as hardware
+from streamsim_validate.calibrate import fits
 from streamsim_validate.progress import OnStep, quietly
 from streamsim_validate.run.measuring import Planned, Replays, measure
 from streamsim_validate.run.programs import Programs
@@ -64,10 +46,10 @@ TIMES = 4  # of a repeat
 STDERR = 2  # the process's progress goes there
 SETTLING_S = 60.0  # for what is measured and not in the journal yet
 
-TakeSamples = Callable[[Gpu], Samples]
+TakeSamples = Callable[[hardware.Gpu], calibrate.Samples]
 
 # What is timed around every sample of a run that calibrates, because the host's costs drift within minutes.
-PROBES = next(schedule for chain, schedule in host_calls() if chain == records.PACE_CHAIN), records.LINK_PAIR
+PROBES = next(schedule for chain, schedule in calibrate.host_calls() if chain == records.PACE_CHAIN), records.LINK_PAIR
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -146,10 +128,10 @@ def run(plan: Plan) -> records.Record:
     check_writable(Path(plan.output))
     records.check_unused(plan.output)
     for i, schedule in enumerate(plan.schedules, 1):  # those of the suites have none
-        refuse_races(schedule, schedule.name or f"schedule {i}")
+        hardware.refuse_races(schedule, schedule.name or f"schedule {i}")
     for path in plan.kernels:
-        read_source(path)
-    usual = (default_connections(),) if plan.schedules or plan.is_of_programs else suite_connections(plan.suite)
+        hardware.read_source(path)
+    usual = (hardware.connections(),) if plan.schedules or plan.is_of_programs else suite_connections(plan.suite)
     counts = plan.connections or usual
     number = sum(len(planned(plan, connections)) for connections in counts)
     if TIMES * number * plan.repeats > records.MOST_VALUES // 2:  # all else in a record is less than the times
@@ -157,7 +139,7 @@ def run(plan: Plan) -> records.Record:
             f"repeats = {plan.repeats}: of {number} schedules, more than a record holds; ask for"
             f" {records.MOST_VALUES // (2 * TIMES) // number} at most, or measure in parts"
         )
-    import_cupy()  # in vain there is no need to start a process
+    hardware.import_cupy()  # in vain there is no need to start a process
     for connections in counts:
         if len(counts) > 1:
             say(f"with {connections} hardware queues in front of each engine")
@@ -169,7 +151,7 @@ def _start(plan: Plan, connections: int) -> None:
     """Run a measuring process, which prints its own complaint, and ends when its stdin does: with this one."""
     environment = dict(os.environ)
     if plan.connections or not plan.is_of_programs:  # a program finds the hardware queues that any program does
-        environment |= {CONNECTIONS_VARIABLE: str(connections)}
+        environment |= {hardware.CONNECTIONS_VARIABLE: str(connections)}
     command = [sys.executable, "-m", "streamsim_validate.run", str(connections)]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, env=environment, stdin=pipe, stdout=STDERR, stderr=pipe) as process:
@@ -196,7 +178,7 @@ def raise_for(code: int, complaint: str) -> None:
     died = ": ".join([f"the measuring process died (exit code {code})", *lines[-1:]])
     message = complaints[-1] if complaints else f"{died}; the same command goes on from its journal"
     if code:
-        raise (NoGpuError if code == NO_GPU else InputError)(message)
+        raise (hardware.NoGpuError if code == NO_GPU else InputError)(message)
 
 
 def main(connections: int) -> int:
@@ -205,8 +187,8 @@ def main(connections: int) -> int:
         plan = msgspec.json.decode(sys.stdin.buffer.readline(), type=Plan)
         Thread(target=_end_with_stdin, daemon=True).start()
         for path in plan.kernels:
-            load_kernels(path)
-        with open_gpu(plan.device) as gpu, steps(sys.stdout) as on_step:
+            hardware.load_kernels(path)
+        with hardware.open_gpu(plan.device) as gpu, steps(sys.stdout) as on_step:
             calibrates = partial(_calibrated, plan, on_step) if plan.calibrate else None
             measure_plan(plan, connections, gpu, calibrates, on_step)
     except InputError as error:
@@ -225,18 +207,18 @@ def _end_with_stdin() -> None:
     os._exit(INTERRUPTED)
 
 
-def _calibrated(plan: Plan, on_step: OnStep, gpu: Gpu) -> Samples:
+def _calibrated(plan: Plan, on_step: OnStep, gpu: hardware.Gpu) -> calibrate.Samples:
     """Return the samples of the card's probes, and of the front ends' if programs are measured."""
-    found = measure_probes(gpu, on_step=on_step)
+    found = calibrate.measure_probes(gpu, on_step=on_step)
     if not plan.is_of_programs:
         return found
-    libraries = (one for one in installed_libraries(plan.device) if one.name in LANGUAGES)
-    with compiled_rounds(plan.device) as compiled:
-        return msgspec.structs.replace(found, front_ends=measure_front_ends(libraries, compiled, on_step))
+    libraries = (one for one in hardware.installed_libraries(plan.device) if one.name in LANGUAGES)
+    with hardware.compiled_rounds(plan.device) as compiled:
+        return msgspec.structs.replace(found, front_ends=calibrate.measure_front_ends(libraries, compiled, on_step))
 
 
 def measure_plan(
-    plan: Plan, connections: int, gpu: Gpu, take_samples: TakeSamples | None, on_step: OnStep = quietly
+    plan: Plan, connections: int, gpu: hardware.Gpu, take_samples: TakeSamples | None, on_step: OnStep = quietly
 ) -> None:
     """Measure on an open card what is not in the journal yet, and append it there.
 
@@ -265,11 +247,11 @@ def measure_plan(
 
 def fingerprint(paths: Sequence[str]) -> str:
     """Return a fingerprint of the content of files, in their order; "" for none."""
-    digests = [hashlib.sha256(read_source(path)).digest() for path in paths]
+    digests = [hashlib.sha256(hardware.read_source(path)).digest() for path in paths]
     return hashlib.sha256(b"".join(digests)).hexdigest()[:16] if paths else ""
 
 
-def _plain(take_samples: TakeSamples | None, gpu: Gpu) -> dict[str, Any] | None:
+def _plain(take_samples: TakeSamples | None, gpu: hardware.Gpu) -> dict[str, Any] | None:
     return take_samples and _builtins(take_samples(gpu))
 
 
@@ -296,7 +278,7 @@ def _fitted(plain: dict[str, Any] | None) -> dict[str, Any] | None:
     if plain is None:
         return None
     try:
-        return _builtins(fits.fit(msgspec.convert(plain, Samples).check()))
+        return _builtins(fits.fit(msgspec.convert(plain, calibrate.Samples).check()))
     except (InputError, msgspec.ValidationError) as error:  # samples of another form, in a journal of then
         say(f"no profile: {error}")
         return None

@@ -19,19 +19,7 @@ from streamsim.code import Language
 from streamsim.collector import collector_off
 from streamsim.errors import InputError
 from streamsim.program import Config, Schedule, Workload
-from streamsim_validate.gpu import (
-    Bench,
-    Gpu,
-    Key,
-    LostGpuError,
-    Replayer,
-    buffers_of,
-    check_fits,
-    free_host_bytes,
-    outputs,
-    prepare,
-    union,
-)
+from streamsim_validate import gpu as hardware
 from streamsim_validate.progress import OnStep, quietly, shuffled_rounds
 from streamsim_validate.records import Entry, ProgramTimes, Recipe, config_of, digest, to_times
 
@@ -101,9 +89,9 @@ class Job(ABC):
             try:
                 action()
             except InputError as error:
-                kinds = {LostGpuError: "lost", SkippedError: "skipped"}
+                kinds = {hardware.LostGpuError: "lost", SkippedError: "skipped"}
                 self.status = f"{kinds.get(type(error), 'failed')}: {error}"
-                if isinstance(error, LostGpuError):
+                if isinstance(error, hardware.LostGpuError):
                     raise
 
     def entry(self, group: int) -> Entry:
@@ -219,7 +207,7 @@ def _settled(begun: Sequence[Job], on_step: OnStep) -> Iterator[Job]:
         if job.seconds and not is_over:
             try:
                 job.attempt(job.verify)
-            except LostGpuError:
+            except hardware.LostGpuError:
                 is_over = True
             except KeyboardInterrupt as error:  # perhaps a second Ctrl-C: the samples are kept all the same
                 is_over, stopped = True, error
@@ -245,22 +233,22 @@ class Replays(Runner):
 
     most_turns = 10_000
 
-    def __init__(self, gpu: Gpu, probes: tuple[Schedule, ...] = ()) -> None:
-        self._gpu, self._bench, self._probes = gpu, Bench(gpu), probes
-        self._beside: list[Replayer] = []
+    def __init__(self, gpu: hardware.Gpu, probes: tuple[Schedule, ...] = ()) -> None:
+        self._gpu, self._bench, self._probes = gpu, hardware.Bench(gpu), probes
+        self._beside: list[hardware.Replayer] = []
 
     def plan(self, items: Sequence[Planned], on_step: OnStep) -> list[Sequence[Planned]]:  # noqa: ARG002
         """Return the schedules in groups whose buffers fit together, beside the outputs that are expected of each."""
         found: list[list[Planned]] = []
-        together: dict[Key, int] = {}
+        together: dict[hardware.Key, int] = {}
         kept = 0
-        free_device, free_host = self._gpu.free_bytes(), free_host_bytes()
+        free_device, free_host = self._gpu.free_bytes(), hardware.free_host_bytes()
         for item in items:
-            need, output = buffers_of(item.schedule), sum(outputs(item.schedule).values())
-            grown = union((together, need))
+            need, output = hardware.buffers_of(item.schedule), sum(hardware.outputs(item.schedule).values())
+            grown = hardware.union((together, need))
             fits = False
             with suppress(InputError):
-                check_fits(grown, free_device, free_host - kept - output)
+                hardware.check_fits(grown, free_device, free_host - kept - output)
                 fits = bool(found) and len(found[-1]) < GROUP_SIZE
             if not fits:
                 found.append([])
@@ -274,11 +262,11 @@ class Replays(Runner):
         self._end()
         schedules = [*(item.schedule for item in group), *self._probes]
         try:
-            prepare(self._bench, schedules)
+            hardware.prepare(self._bench, schedules)
         except InputError:
             self._bench.arena.clear()  # buffers of earlier groups may be in the way
-            prepare(self._bench, schedules)
-        self._beside = [Replayer(schedule, self._bench) for schedule in self._probes]
+            hardware.prepare(self._bench, schedules)
+        self._beside = [hardware.Replayer(schedule, self._bench) for schedule in self._probes]
 
     def job(self, item: Planned) -> Job:
         """Return a schedule to replay."""
@@ -299,14 +287,14 @@ class Replays(Runner):
 class _Replay(Job):
     """A schedule that is replayed."""
 
-    def __init__(self, item: Planned, bench: Bench, meters: Sequence[Callable[[], float]]) -> None:
+    def __init__(self, item: Planned, bench: hardware.Bench, meters: Sequence[Callable[[], float]]) -> None:
         super().__init__(item)
         self._bench, self._meters = bench, meters
-        self._replayer: Replayer | None = None
+        self._replayer: hardware.Replayer | None = None
 
     @property
-    def _ready(self) -> Replayer:
-        self._replayer = self._replayer or Replayer(self.item.schedule, self._bench)
+    def _ready(self) -> hardware.Replayer:
+        self._replayer = self._replayer or hardware.Replayer(self.item.schedule, self._bench)
         return self._replayer
 
     def make_ready(self) -> None:

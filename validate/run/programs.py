@@ -30,21 +30,8 @@ from streamsim.collector import collector_off
 from streamsim.device import LINEAR
 from streamsim.errors import InputError, install, one_line
 from streamsim.program import Config, Workload
+from streamsim_validate import gpu as hardware
 from streamsim_validate.calibrate import TURNS, time_round
-from streamsim_validate.gpu import (
-    Bench,
-    Compiled,
-    Gpu,
-    Library,
-    LinearLayers,
-    Replayer,
-    has_nvcc,
-    installed_libraries,
-    one_line_errors,
-    paced,
-    prepare,
-    probes,
-)
 from streamsim_validate.progress import OnStep
 from streamsim_validate.records import LINK_PAIR, PACE_ROUND, ProgramTimes, to_times
 from streamsim_validate.run.measuring import Job, Planned, Runner, SkippedError
@@ -70,7 +57,7 @@ Said = dict[str, Any]  # what a program prints or returns: whether its output is
 def why_not(language: Language) -> str:
     """Return why no program in this language can be run here, with the remedy; "" if one can."""
     if language == CUDA:
-        return "" if has_nvcc() else "no nvcc to compile it with; install the CUDA toolkit"
+        return "" if hardware.has_nvcc() else "no nvcc to compile it with; install the CUDA toolkit"
     is_here = MODULES[language] in sys.modules or find_spec(MODULES[language])
     return "" if is_here else f"{language} is not installed; {INSTALL[language]}"
 
@@ -159,7 +146,7 @@ class ProgramJob(Job):
             raise SkippedError(reason)
         if self.program:
             elements = self.item.workload.elements or 1
-            with one_line_errors(
+            with hardware.one_line_errors(
                 self._programs.gpu, self.item.key, Exception
             ):  # the library's own, the user's kernels'
                 whole, part = map(self._kernels_s, (elements, -(-elements // self.item.config.chunks)))
@@ -167,7 +154,7 @@ class ProgramJob(Job):
 
     def run(self, repeats: int) -> None:
         """Run the program."""
-        with one_line_errors(self._programs.gpu, self.item.key, Exception):
+        with hardware.one_line_errors(self._programs.gpu, self.item.key, Exception):
             said = self.said(repeats)
         if not said["verified"]:
             raise InputError("its output is not that of the serial program; its time does not count")
@@ -223,7 +210,7 @@ class PythonJob(ProgramJob):
         return time_round(library, self.pace, time.perf_counter, in_one_stream=True), link_s
 
     @property
-    def _layers(self) -> LinearLayers:
+    def _layers(self) -> hardware.LinearLayers:
         kernels = self.item.workload.kernels
         return self._programs.layers(kernels[0].parameter, len(kernels) - 1)
 
@@ -277,13 +264,13 @@ class CudaJob(ProgramJob):
         pattern = replace(config, chunks=1, streams=1, buffers=config.buffers and 1)
         kernels = tuple(replace(kernel, launches=kernel.launches * self.item.times) for kernel in workload.kernels)
         text = code_of(replace(workload, kernels=kernels), pattern, CUDA)
-        return paced(text, TURNS) if self.item.is_probed else text
+        return hardware.paced(text, TURNS) if self.item.is_probed else text
 
     def alone_s(self, elements: int) -> tuple[float, ...]:
         """Return what one more launch adds to a chain of them."""
         kernels = self.item.workload.kernels
         words = ["chain", str(elements), str(kernels[0].parameter), str(CHAIN_LENGTH)]
-        (seconds,) = self._programs.compiled.said(probes(), words, ("each_s",))["each_s"]
+        (seconds,) = self._programs.compiled.said(hardware.probes(), words, ("each_s",))["each_s"]
         return (max(0.0, float(seconds)),) * len(kernels)
 
 
@@ -295,18 +282,18 @@ class Programs(Runner):
 
     most_turns = 3
 
-    def __init__(self, gpu: Gpu, function: Callable[..., object] | None = None) -> None:
-        self.gpu, self.function, self.compiled = gpu, function, Compiled(gpu.number)
+    def __init__(self, gpu: hardware.Gpu, function: Callable[..., object] | None = None) -> None:
+        self.gpu, self.function, self.compiled = gpu, function, hardware.Compiled(gpu.number)
         self.known_s: dict[tuple[Language, Workload, int], tuple[float, ...]] = {}
         self._libraries = cache(self._installed)
-        self.layers = cache(LinearLayers)
-        self._link: Replayer | None = None
-        self._bench = Bench(gpu, in_order=False)
+        self.layers = cache(hardware.LinearLayers)
+        self._link: hardware.Replayer | None = None
+        self._bench = hardware.Bench(gpu, in_order=False)
 
-    def _installed(self, language: Language) -> Library | None:
-        return next((one for one in installed_libraries(self.gpu.number) if one.name == language), None)
+    def _installed(self, language: Language) -> hardware.Library | None:
+        return next((one for one in hardware.installed_libraries(self.gpu.number) if one.name == language), None)
 
-    def library(self, language: Language) -> Library:
+    def library(self, language: Language) -> hardware.Library:
         """Return the calls of a language's library. Raises SkippedError if it sees no card."""
         found = self._libraries(language)
         if found is None:
@@ -316,8 +303,8 @@ class Programs(Runner):
     def both_s(self) -> float:
         """Return the seconds of a copy each way at once, which show what other users of the host leave of the link."""
         if self._link is None:
-            prepare(self._bench, [LINK_PAIR])
-            self._link = Replayer(LINK_PAIR, self._bench)
+            hardware.prepare(self._bench, [LINK_PAIR])
+            self._link = hardware.Replayer(LINK_PAIR, self._bench)
             self._link.run()  # the first one warms up
         return self._link.run().wall_s
 
@@ -325,7 +312,7 @@ class Programs(Runner):
         """Compile programs with probes, side by side."""
         probed = [item for item in items if item.is_probed]
         if any(item.language == CUDA for item in probed) and not why_not(CUDA):
-            texts = [probes()]
+            texts = [hardware.probes()]
             for job in map(self.job, probed):
                 with suppress(InputError):  # the error is raised again when the program is to run
                     texts += [job.text()] if isinstance(job, CudaJob) else []
@@ -340,7 +327,7 @@ class Programs(Runner):
         """Return how many rounds of its stand-in a program finds to take its kernels' time. Raises InputError."""
         job = self.job(replace(item, work=None))
         job.make_ready()
-        with one_line_errors(self.gpu, item.key, Exception):
+        with hardware.one_line_errors(self.gpu, item.key, Exception):
             return int(job.said(1)["work"])
 
     def close(self) -> None:
