@@ -20,7 +20,7 @@ from streamsim_validate.calibrate import Samples, all_probes, fits, measure_prob
 from streamsim_validate.calibrate.fits import Link, cold_link, fit_programs, warm_link
 from streamsim_validate.calibrate.samples import PARTS, REPEATS
 from streamsim_validate.compare import predict_device_s
-from streamsim_validate.records import PACE_CHAIN, Chain, Timing, closed, rows_of, with_timing_events
+from streamsim_validate.records import PACE_CHAIN, Chain, Timing, closed, rows_of
 
 CARD = replace(cuda.CARD, multiprocessors=132)
 
@@ -178,13 +178,6 @@ def test_the_pageable_rate_is_that_of_cold_memory_with_the_warm_one_beside_it() 
     assert source.endswith(f"; {1e-9 / warm.s_per_byte:.2f} GB/s from the host's caches")
 
 
-def test_a_stair_takes_what_its_largest_launch_took() -> None:
-    """Ten elements a stair: the second takes what 20 took, and the third, unknown, lies between its neighbours."""
-    points = [(5, 1.0), (10, 2.0), (11, 3.0), (20, 4.0), (40, 8.0)]
-    ends = {elements: seconds for elements, seconds in fits.stairs(points, 10, 40) if elements % 10 == 0}
-    assert ends == {10: 2.0, 20: 4.0, 30: 6.0, 40: 8.0}
-
-
 RECORDS = Path(__file__).parents[2] / "validate" / "campaigns" / "records"
 
 
@@ -223,16 +216,6 @@ def test_kernels_side_by_side_took_what_their_costs_alone_say(
 # Spread
 
 UNFITTED = 1.5**0.5  # a third as many numbers were fitted as there are chains, in each group of the link's probes
-
-
-def test_of_the_runs_of_copies_the_faster_half_counts_and_of_others_the_middle() -> None:
-    # Short chains 1, 2 (and 9, 9), long ones 11, 13, 15 (and 90, 99) seconds: (13 - 1.5) / 8, and (15 - 5.5) / 8.
-    runs = {2: (9.0, 1.0, 9.0, 2.0), 10: (90.0, 15.0, 11.0, 99.0, 13.0)}
-    timings = {
-        Chain(kind, 64, n): [Timing(s, 0, 0) for s in of] for kind in ("h2d", "cycle hk") for n, of in runs.items()
-    }
-    assert of_runs(timings).per_link("h2d", 64) == pytest.approx(11.5 / 8)
-    assert of_runs(timings).per_link("cycle hk", 64) == pytest.approx(9.5 / 8)
 
 
 def test_a_card_that_is_as_the_model_thinks_has_next_to_no_spread() -> None:
@@ -302,14 +285,3 @@ def test_samples_that_give_no_profile_are_one_clear_line() -> None:
     ):
         with pytest.raises(InputError, match=message):
             fits.fit(of_runs(timings))
-
-
-def test_no_live_probe_waits_for_an_event_before_recording_it() -> None:
-    """CUDA refuses to wait for an event whose latest record was in another program's capture."""
-    for _, schedule in all_probes(270_336):
-        recorded: set[int] = set()
-        for op in with_timing_events(schedule).ops:
-            if isinstance(op, RecordEvent):
-                recorded.add(op.event)
-            elif isinstance(op, WaitEvent) and schedule.launch == "live":
-                assert op.event in recorded, schedule.name

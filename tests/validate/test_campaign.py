@@ -14,9 +14,9 @@ from streamsim import program
 from streamsim.errors import InputError
 from streamsim_validate import records, suites
 from streamsim_validate.calibrate import Samples, fits, read_samples
-from streamsim_validate.gpu import Gpu, NoGpuError
+from streamsim_validate.gpu import Gpu
 from streamsim_validate.run import Plan, campaign, run
-from streamsim_validate.run.campaign import measure_plan, planned, raise_for, with_profiles
+from streamsim_validate.run.campaign import measure_plan, planned, with_profiles
 from streamsim_validate.suites import sincos
 
 RECORDED = Path(__file__).parents[2] / "validate" / "campaigns" / "records" / "calibration-h200.samples.gz"
@@ -31,7 +31,6 @@ def a_plan(tmp_path: Path, repeats: int = 3) -> Plan:
     return Plan(str(tmp_path / "r.json.gz"), schedules=SCHEDULES, repeats=repeats)
 
 
-@pytest.mark.usefixtures("fitting_once")
 @pytest.mark.usefixtures("fitting_once")
 def test_schedules_are_measured_and_recorded(tmp_path: Path) -> None:
     plan = a_plan(tmp_path)
@@ -97,14 +96,6 @@ def test_a_journal_of_other_schedules_is_not_resumed(tmp_path: Path, now: tuple[
     measure_plan(msgspec.structs.replace(plan, schedules=now), 1, fake_gpu()[0], None)  # those of others stand apart
 
 
-def test_more_than_a_record_holds_is_not_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """3 schedules, 4 times each repeat: 12 x 250,000 numbers are half of what a file may hold."""
-    monkeypatch.setattr(campaign.hardware, "import_cupy", lambda: None)
-    monkeypatch.setattr(campaign, "_start", lambda *_: pytest.fail("measures"))
-    with pytest.raises(InputError, match=r"repeats = 250001: of 3 schedules, more than a record holds; ask for 250000"):
-        run(a_plan(tmp_path, repeats=250_001))
-
-
 def test_a_run_that_has_measured_all_is_ended_by_the_next_call(tmp_path: Path) -> None:
     """Ctrl-C in the second calibration: the next call takes that, and nothing else."""
     plan, samples = a_plan(tmp_path), read_samples(RECORDED)
@@ -138,21 +129,6 @@ def test_samples_that_cannot_be_fitted_lose_no_measurement(tmp_path: Path, capfd
     assert session.before is session.after is None
     assert len(session.entries) == len(SCHEDULES)
     assert "no profile: calibration: no chain 'h2d 65536 x8'" in capfd.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("code", "said", "error", "message"),
-    [
-        (3, "a warning\nstreamsim-validate: error: no card\n", NoGpuError, "no card"),
-        (2, "streamsim-validate: error: too large\nException ignored in: a dying module\n", InputError, "too large"),
-        (130, "", KeyboardInterrupt, "^$"),
-        (-9, "out of memory\n", InputError, r"died \(exit code -9\): out of memory; the same command goes on"),
-    ],
-)
-def test_the_process_passes_its_complaint_on(code: int, said: str, error: type[BaseException], message: str) -> None:
-    raise_for(0, "")
-    with pytest.raises(error, match=message):
-        raise_for(code, said)
 
 
 def test_a_run_of_drawn_schedules_says_how_to_draw_them_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,6 @@ import io
 import json
 import math
 import re
-from html import escape
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -16,7 +15,6 @@ from effort import THOROUGH
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from pages import lines_of
 from small_record import NOBODY_KNOWS, ONE, RECORD, TWO, US, WORKLOAD, a_device, a_recipe, a_record, an_entry
 from strategies import h2d, make_device, plan
 
@@ -189,13 +187,6 @@ def test_formulas_take_whole_stages_and_know_when_nothing_overlaps() -> None:
         assert list(formulas(schedule, device, WORKLOAD).values()) == pytest.approx([4 * US] * 5)
 
 
-def test_a_tolerance_names_a_statistic_and_its_group() -> None:
-    found = compare(RECORD).figures
-    names = ("median", "worst device-bound", "p95 8 connections device-bound", "median depth-first")
-    assert [found[name] for name in names] == pytest.approx([0.2] * 4)
-    assert [found[name] for name in ("choice", "p95 choice", "unpredicted")] == [0, 0, 0]
-
-
 @pytest.fixture
 def record_path(tmp_path: Path) -> str:
     write_record(RECORD, tmp_path / "r.json.gz")
@@ -229,19 +220,6 @@ def test_the_compiled_model_and_simpy_say_the_same(
         said.append(capsys.readouterr().out)
     assert said[0] == said[1]
     assert "90 %" in said[0]
-
-
-def test_a_page_has_the_worst_schedules_and_a_time_line(tmp_path: Path) -> None:
-    record, path = tmp_path / "r.json.gz", tmp_path / "page.html"
-    write_record(RECORD, record)
-    assert main(["compare", str(record), "--page", str(path)]) == 0
-    html = path.read_text()
-    worst = compare(RECORD).worst(10)
-    assert all(f">{escape(row.key)}</th>" in html for row in worst)
-    (line,) = lines_of(html)
-    assert line["name"] == f"predicted: {worst[0].key}, 8 connections"
-    assert line["makespan"] == pytest.approx(worst[0].predicted_s * 1e9, rel=0.05)
-    assert f"streamsim-validate compare {record} --page {path}" in html
 
 
 # Intervals: how many measured medians they hold, by hand and on the committed records
@@ -283,11 +261,6 @@ def test_shares_and_widths_by_hand() -> None:
     for sigma, inside in ((0.2, 0.6), (0.5, 1.0), (0.0, 0.2)):
         device = replace(DEVICE, spread={"h2d.bandwidth_bytes_per_s": sigma})
         assert coverage_of(of_copies(device))[DEVICE_BOUND].inside == inside
-
-
-def test_a_profile_without_spread_is_one_clear_line() -> None:
-    with pytest.raises(InputError, match="has no spread"):
-        coverage_of(of_copies(replace(DEVICE, spread={})))
 
 
 def some_device_bound(record: Record) -> Record:

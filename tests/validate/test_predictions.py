@@ -28,7 +28,6 @@ from streamsim_validate.compare.comparison import GOOD_CHOICE
 from streamsim_validate.compare.predictions import (
     FEWEST_REPEATS,
     at_speed,
-    links_beside,
     predict_wall_s,
     schedule_of,
     with_link,
@@ -338,21 +337,6 @@ def test_each_run_is_predicted_with_what_others_left_of_the_link_beside_it() -> 
     for known, wanted_us in ((links_s, walls_us[1]), ((), ONE_US), ((0.0, *links_s[1:]), ONE_US)):
         (row,) = compare(of_programs(with_links(a_program(1, 100, ONE_US), known, walls_us))).rows
         assert row.predicted_s == pytest.approx(wanted_us * US, rel=1e-4)
-
-
-def test_what_calls_take_longer_is_not_the_links_doing() -> None:
-    """Calls of 10 ms each: the second copy of the pair is issued at 20 ms, on a host half as fast at 40.
-
-    Its 32 MiB take 33.55 ms then. In the third run they took twice as long as all that.
-    """
-    copy_ms = records.LINK_BYTES * 1e-6
-    links_s = tuple(1e-3 * ms for ms in (20 + copy_ms, 40 + copy_ms, 2 * (20 + copy_ms)))
-    program = a_paced_program(1.0, 2.0, 1.0).program
-    assert program is not None
-    card = make_device(copy=10_000_000)
-    program = replace(program, run_links_s=links_s)
-    assert links_beside(program, card, (1.0, 2.0, 1.0)) == pytest.approx((1, 1, 2))
-    assert links_beside(program, card, ()) == pytest.approx([seconds / links_s[0] for seconds in links_s])
 
 
 def test_with_what_issuing_took_a_miss_is_told_from_one_of_the_calls() -> None:

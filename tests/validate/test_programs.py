@@ -10,7 +10,6 @@ import os
 import subprocess
 from collections.abc import Callable
 from contextlib import closing, nullcontext
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ from strategies import make_device
 
 from streamsim import Config, Workload, WorkloadKernel
 from streamsim.code import Language
-from streamsim.device import COMPILED, KernelCost
+from streamsim.device import COMPILED
 from streamsim.errors import InputError, one_line
 from streamsim.search import candidates, default_grid
 from streamsim_validate.calibrate import measure_front_ends
@@ -33,9 +32,9 @@ from streamsim_validate.cli import tune as cli
 from streamsim_validate.compare import compare
 from streamsim_validate.gpu import compiled_rounds, probes
 from streamsim_validate.records import read_record, recipe_of
-from streamsim_validate.run import Planned, Task, Tuned, measure, tune
-from streamsim_validate.run.programs import ProgramJob, Programs, PythonJob
-from streamsim_validate.run.tuning import MORE, said_s
+from streamsim_validate.run import Planned, Task, tune
+from streamsim_validate.run.programs import ProgramJob, Programs
+from streamsim_validate.run.tuning import MORE
 from streamsim_validate.suites import stand_ins
 
 PYTHON: tuple[Language, ...] = ("cupy", "pytorch")
@@ -136,16 +135,6 @@ def test_what_goes_wrong_in_cpp_is_one_line(
     with closing(Programs(fake_gpu()[0])) as programs, pytest.raises(InputError, match=said) as caught:
         programs.job(planned(Config(), language="cuda-c++")).said(1)
     assert "\n" not in str(caught.value)
-
-
-def test_what_kernels_are_said_to_take() -> None:
-    """By hand: one by its time, one of three launches by theirs together, one by the profile's cost of its elements."""
-    cost = KernelCost("sincos", 2, (1000, 2000), (1e-6, 3e-6))
-    timed, thrice = WorkloadKernel(duration_s=5e-6), WorkloadKernel(duration_s=9e-6, launches=3)
-    workload = Workload(1500, (4,), (4,), (timed, thrice, WorkloadKernel("sincos", parameter=2)))
-    assert said_s(workload, make_device(kernels=(cost,))) == pytest.approx([5e-6, 9e-6, 2e-6])
-    with pytest.raises(InputError, match="nobody"):
-        said_s(Workload(8, (4,), (4,), (WorkloadKernel("nobody"),)), make_device())
 
 
 SLICE = 32 << 10  # bytes
@@ -250,43 +239,6 @@ def test_kernels_of_ones_own_are_timed_and_tuned(tmp_path: Path, language: Langu
     assert keys[:2] in (["kernels", f"kernels, {1 + MORE} times"], [f"kernels, {1 + MORE} times", "kernels"])
 
 
-def found_in(folder: Path, stops: int | None = None) -> tuple[Tuned, int]:
-    """What tuning finds, and how many programs were run; Ctrl-C in that of the number."""
-    with pytest.MonkeyPatch.context() as patch:
-        installed(patch)
-        run, last, runs = PythonJob.said, 0, count()
-
-        def counted(self: PythonJob, *arguments: Any) -> dict[str, Any]:
-            nonlocal last
-            last = next(runs)
-            if last == stops:
-                raise KeyboardInterrupt
-            return run(self, *arguments)
-
-        patch.setattr(PythonJob, "said", counted)
-        return tune(a_task(folder, budget=3), fake_gpu()[0]), last + 1
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Tuned, int]:
-    return found_in(tmp_path_factory.mktemp("whole"))
-
-
-@pytest.mark.parametrize("at", [0.2, 0.8])
-def test_interrupted_a_tuning_of_programs_finds_what_it_would_have_found(
-    tmp_path: Path, whole: tuple[Tuned, int], at: float
-) -> None:
-    """Ctrl-C in one of the programs that are run: while rounds are sought, candidates measured, or again."""
-    stops = round(at * (whole[1] - 1))
-    with pytest.raises(KeyboardInterrupt):
-        found_in(tmp_path, stops)
-    resumed, rest = found_in(tmp_path)
-    assert resumed == whole[0]
-    assert rest <= whole[1] - stops + 5  # of two programs in three turns each, those before it are run again
-    keys = [entry.key for run in read_record(tmp_path / "tuned.json.gz").runs for entry in run.entries]
-    assert len(keys) == len(set(keys))
-
-
 def scripted(fails: Callable[[Config], None] = lambda _: None, verified: bool = True) -> Programs:
     """Programs of which each takes its chunks in microseconds, or what ``fails`` raises."""
 
@@ -323,18 +275,6 @@ def test_a_program_that_fails_is_left_out_with_the_reason(tmp_path: Path) -> Non
 def test_output_that_is_not_verified_is_no_time(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"^stand-in of 5 rounds: failed: its output is not that of the serial"):
         tune(a_task(tmp_path), fake_gpu()[0], runner=scripted(verified=False))
-
-
-def test_side_by_side_programs_run_in_turns() -> None:
-    """Three rounds of both, however their order is shuffled."""
-    order: list[int] = []
-    recipes = [recipe_of(Config(chunks=n), WORKLOAD, "any") for n in (1, 2)]
-    items = [Planned(str(n), recipe.schedule(), recipe, "cupy") for n, recipe in enumerate(recipes, 1)]
-    with closing(scripted(fails=lambda config: order.append(config.chunks))) as programs:
-        kept = measure(items, programs, 9)
-    assert [sorted(order[k : k + 2]) for k in (0, 2, 4)] == [[1, 2]] * 3
-    assert len(order) == 6
-    assert [(entry.key, len(entry.wall_s)) for entry in kept] == [("1", 9), ("2", 9)]
 
 
 @pytest.fixture(autouse=True)

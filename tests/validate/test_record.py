@@ -87,17 +87,6 @@ def _complaint(path: Path) -> str:
     return ""
 
 
-def test_a_truncated_or_missing_record_names_its_journal(tmp_path: Path) -> None:
-    path = tmp_path / "r.json.gz"
-    path.write_bytes(PACKED[:-20])
-    (tmp_path / "r.json.gz.journal").write_bytes(b"")
-    with pytest.raises(InputError, match=r"copy it again, or resume its journal \(r\.json\.gz\.journal\)$"):
-        records.read_record(path)
-    path.unlink()
-    with pytest.raises(InputError, match=r"there is no such record yet; resume its journal, or give that: "):
-        records.read_record(path)
-
-
 def test_a_record_is_what_it_holds_packed_or_not_and_whatever_its_name(tmp_path: Path) -> None:
     for name, data in (("r.json", gzip.decompress(PACKED)), ("r.journal", PACKED)):
         (tmp_path / name).write_bytes(data)

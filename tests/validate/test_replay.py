@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from contextlib import closing
 from inspect import signature
-from itertools import chain, count, product
+from itertools import chain, count
 from typing import Any
 
 import msgspec
@@ -32,14 +32,12 @@ from streamsim.program import (
     prefetch,
     ring,
 )
-from streamsim_validate.gpu import Bench, KernelSpec, LostGpuError, Replayer, buffers_of, kernels, prepare, register
+from streamsim_validate.gpu import Bench, KernelSpec, Replayer, buffers_of, kernels, prepare, register
 from streamsim_validate.gpu.cuda_source import NS_BITS
 from streamsim_validate.gpu.memory import WrongOutputError, outputs
 from streamsim_validate.gpu.replayer import Sample
-from streamsim_validate.progress import OnStep, quietly
-from streamsim_validate.records import Entry
 from streamsim_validate.records.record import PATTERNS, stages
-from streamsim_validate.run import Planned, Replays
+from streamsim_validate.run import Planned
 from streamsim_validate.suites import sincos
 
 SMALL = sincos(1003, 3)
@@ -115,32 +113,6 @@ def one(op: Op, events: int = 1) -> list[tuple[str, ...]]:
 )
 def test_each_op_is_the_cuda_call_it_stands_for(op: Op, calls: list[tuple[str, ...]]) -> None:
     assert one(op) == calls
-
-
-@pytest.mark.parametrize(
-    ("kernel", "threads"),
-    [
-        # one thread for each element, in blocks of 256
-        (Kernel(1, "sincos", 1000, 2), [("streamsim_sincos", 1024)]),
-        (Kernel(1, "sleep", 257, 50), [("streamsim_sleep", 512)]),
-        # elements from the largest region: 64 bytes are 16 floats
-        (Kernel(1, "copy", duration_s=1e-3, reads=(DEVICE,), writes=(DEVICE,)), [("streamsim_copy", 256)]),
-        # an anonymous kernel that fills the card, 4 multiprocessors x 2048 threads, has as many waves of them as there
-        # are 12.5 us in its time, a power of two and 16 at most; one of a share of it has the threads of that share
-        (Kernel(1, duration_s=1e-3), [("streamsim_spin", 16 * 8192)]),
-        (Kernel(1, duration_s=60e-6), [("streamsim_spin", 4 * 8192)]),
-        (Kernel(1, duration_s=1e-3, fill=0.25), [("streamsim_spin", 2048)]),
-        (Kernel(1, duration_s=1e-3, fill=1e-6), [("streamsim_spin", 256)]),
-    ],
-)
-def test_a_kernel_has_the_threads_it_needs(kernel: Kernel, threads: list[tuple[str, int]]) -> None:
-    gpu, cuda = fake_gpu()
-    bench = Bench(gpu)
-    bench._launch_s = dict.fromkeys(product((1, 8, 32), (1, 2, 4, 8, 16, 32, 64)), 0.0)
-    schedule = Schedule((kernel,), ("non-blocking",), BUFFERS)
-    prepare(bench, [schedule])
-    Replayer(schedule, bench).issue()
-    assert cuda.threads_launched == threads
 
 
 def test_the_stand_in_has_no_more_blocks_than_fit_and_is_told_its_time_less_that_of_a_launch() -> None:
@@ -325,26 +297,6 @@ def test_repeats_are_interleaved_in_an_order_shuffled_by_the_seed(order: list[st
 SMALL_COPY = Schedule((Copy("h2d", N, 1, HOST, DEVICE),), ("non-blocking",), BUFFERS)
 
 
-def interrupt_after(samples: int) -> OnStep:
-    """Ctrl-C once there are so many samples of the first group."""
-
-    def interrupt(what: str, done: int, _of_all: int) -> None:
-        if what.endswith("measuring") and done == samples:
-            raise KeyboardInterrupt
-
-    return interrupt
-
-
-def test_ctrl_c_settles_what_was_measured() -> None:
-    settled: list[Entry] = []
-    with pytest.raises(KeyboardInterrupt):
-        replayed(_items(5), fake_gpu()[0], 4, on_entry=settled.append, on_step=interrupt_after(7))
-    assert sorted(result.key for result in settled) == list("01234")
-    assert {result.status for result in settled} == {"ok"}
-    assert sum(len(result.wall_s) for result in settled) == 7
-    assert sorted(len(result.wall_s) for result in settled) == [1, 1, 1, 2, 2]
-
-
 def test_host_and_link_are_measured_just_before_each_sample_of_a_job_and_just_after(
     order: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -370,24 +322,6 @@ def test_host_and_link_are_measured_just_before_each_sample_of_a_job_and_just_af
     assert around == ["pace", "link", "job", "link", "pace"] * 6
 
 
-def test_a_lost_context_loses_nothing_measured_before(order: list[str]) -> None:
-    gpu, cuda = fake_gpu()
-    settled: list[Entry] = []
-    dead = False
-
-    def fail(name: str, _arguments: tuple[object, ...]) -> None:
-        nonlocal dead
-        dead = dead or (name == "memcpyAsync" and len(order) == 3 * 2 + 6)
-        if dead:
-            raise FakeError("an illegal memory access was encountered")
-
-    cuda.fail_at = fail
-    with pytest.raises(LostGpuError, match="context is lost"):
-        replayed(_items(3), gpu, 4, on_entry=settled.append)
-    assert sorted(result.status.partition(":")[0] for result in settled) == ["lost", "ok", "ok"]
-    assert sum(len(result.wall_s) for result in settled) == 4
-
-
 def test_a_cuda_error_in_one_schedule_is_one_line_and_the_others_go_on() -> None:
     gpu, cuda = fake_gpu()
 
@@ -410,17 +344,3 @@ def test_memory_is_checked_before_it_is_allocated() -> None:
     assert big.status.startswith("skipped: buffers: 40 MiB of device memory are needed and 36 MiB are free")
     assert small.status == "ok"
     assert max(call[1] for call in cuda.log if call[0] == "malloc") < 1 << 20
-
-
-def test_jobs_that_fit_only_one_after_another_are_grouped_so() -> None:
-    gpu, cuda = fake_gpu()
-    cuda.most_device_bytes = (64 << 20) + 100_000
-
-    def job(key: str, buffer: str) -> Planned:
-        device = Region(buffer, 0, 60_000)
-        copy = Copy("h2d", 60_000, 1, None, device)
-        return Planned(key, Schedule((copy,), ("non-blocking",), (Buffer(buffer, 60_000, "device"),)))
-
-    jobs = [job("1", "a"), job("2", "a"), job("3", "b")]
-    assert [[j.key for j in group] for group in Replays(gpu).plan(jobs, quietly)] == [["1", "2"], ["3"]]
-    assert [result.status for result in replayed(jobs, gpu, 1)] == ["ok"] * 3

@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable
 from contextlib import closing, nullcontext
 from functools import cache
-from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -26,20 +25,17 @@ from strategies import make_device
 
 import streamsim_validate.suites as suites
 from streamsim.code import LANGUAGES
-from streamsim.device import LINEAR, load_device
-from streamsim.model import simulate
+from streamsim.device import LINEAR
 from streamsim.program import Copy, Schedule, Synchronize, depth_first
 from streamsim_validate import gpu as hardware
 from streamsim_validate import records
 from streamsim_validate.compare import compare
-from streamsim_validate.gpu import buffers_of
 from streamsim_validate.gpu.memory import PERIOD, outputs
 from streamsim_validate.run import Plan, Planned, campaign, measure, programs
 from streamsim_validate.run.campaign import measure_plan, planned_programs
 from streamsim_validate.run.programs import ProgramJob, Programs
 from streamsim_validate.suites import (
     CONNECTIONS,
-    MOST_BYTES,
     drawn_programs,
     random_recipes,
     suite,
@@ -117,17 +113,6 @@ def test_a_key_names_whatever_sets_workloads_apart() -> None:
 def test_where_kernels_work_element_by_element_the_output_is_that_of_one_chunk() -> None:
     recipes = [recipe for recipe in RECIPES[:100] if recipe.workload.outputs and recipe.effect == "named kernels"]
     assert [recipe.key for recipe in recipes if not is_cut_alike(recipe)] == []
-
-
-def test_it_fits_a_small_card_and_is_soon_measured() -> None:
-    """At most 15 ms of copies and kernels one after another; on top of them what chunks of few threads take longer."""
-    h200 = load_device("h200")
-    for recipe, schedule in zip(RECIPES, drawn_schedules(), strict=True):
-        need = buffers_of(schedule)
-        for on_card in (True, False):
-            assert sum(size for key, size in need.items() if (key.memory == "device") == on_card) <= MOST_BYTES
-        if len(schedule) < 150:
-            assert simulate(schedule, h200).makespan_s < 20e-3, recipe.key
 
 
 # The suite of programs
@@ -245,40 +230,6 @@ def test_every_program_is_verified_and_has_its_kernels_and_its_host_beside_it() 
         # nothing overlaps on the stand-ins: all calls but those that enter, and all rounds
         least = chunks * (2 + len(workload.kernels)) * CALL_S + len(workload.kernels) * rounds * ROUND_S * rows * floats
         assert min(entry.wall_s) >= least
-
-
-def test_each_run_of_a_program_stands_between_two_rounds_of_one_stream(
-    library: Card, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """They take 1, 2, 3 ... s, and a copy each way at once 10 s more than the round that comes next.
-
-    Three runs that are verified, the serial one and one that warms up have ten of them. Linear layers have rounds of
-    such a layer beside them.
-    """
-    rounds = count(1)
-    kinds: list[str] = []
-    took_s = 0.0
-
-    def one_round(_library: object, kind: str, _clock: object, in_one_stream: bool = False) -> float:
-        nonlocal took_s
-        assert in_one_stream
-        kinds.append(kind)
-        library.called("pace")
-        took_s = next(rounds)
-        return took_s
-
-    monkeypatch.setattr(programs, "time_round", one_round)
-    monkeypatch.setattr(Programs, "both_s", lambda _: took_s + 11)
-    for language in ("cupy", "pytorch"):
-        (entry,) = measured([item for item in planned_programs(7, 1) if item.language == language]).values()
-        first = len(kinds) - 2 * len(entry.wall_s)
-        assert entry.program is not None
-        assert entry.program.pace == kinds[-1] == ("|ilo" if language == "pytorch" else "|iko")
-        assert entry.program.run_links_s == tuple(first + 2 * k + 11.5 for k in range(len(entry.wall_s)))
-        assert entry.paces_s == tuple(first + 2 * k + 1.5 for k in range(len(entry.wall_s)))
-        assert len(entry.issue_s) == len(entry.paces_s) == len(entry.wall_s)
-        assert all(issue_s <= wall_s for issue_s, wall_s in zip(entry.issue_s, entry.wall_s, strict=True))
-    assert len(entry.wall_s) * 2 + 10 == len(kinds) / 2
 
 
 @pytest.mark.usefixtures("library")

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import pytest
 from effort import examples
@@ -214,26 +214,6 @@ def test_interrupted_at_any_call_it_resumes_and_finds_what_it_would_have_found(
 
 def is_complete(entry: Entry) -> bool:
     return len(entry.wall_s) == (9 if entry.key.startswith("again: ") else 3)
-
-
-def test_what_is_measured_and_not_yet_written_is_written_by_the_next_call(
-    tmp_path: Path, card: Cards, whole: tuple[Tuned, int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    task = a_task(tmp_path)
-
-    def full(*_: object) -> NoReturn:
-        raise InputError("no space left")
-
-    with monkeypatch.context() as patch:
-        patch.setattr("streamsim_validate.records.finish", full)
-        with pytest.raises(InputError, match="no space left"):
-            tune(task, card()[0])
-    gpu, cuda = card()
-    assert tune(task, gpu) == whole[0]
-    assert cuda.log == []
-    bounds = [run.finished for run in read_record(task.output).runs]
-    assert len(bounds) == 1
-    assert bounds[0]
 
 
 @pytest.mark.parametrize(
