@@ -198,7 +198,7 @@ class LoopPlan(Plan):
                 conditions += [f"{chunk} >= {before}"] if before else []
                 call = to.say("wait", event=f"{event}[{earlier}]", stream=self._stream(number))
             case patterns.RecordStep(event, number, awaited):
-                conditions += [] if awaited is None else [f"{chunk} + {awaited} < chunks"]
+                conditions += [f"{chunk} + {awaited} < chunks"] if awaited else []
                 call = to.say("record", event=f"{event}[{chunk}]", stream=self._stream(number))
             case _:
                 return [to.say("host work", seconds=self._work)] if self._work else []

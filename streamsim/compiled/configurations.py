@@ -93,7 +93,7 @@ def _step(step: Any, loop: ChunkLoop, jobs: Mapping[Any, tuple[int, int]]) -> Ro
         return _row(PREPARE)
     if isinstance(step, Issue):
         return _row(ISSUE, step.stream, *jobs[step.stage])
-    does, distance = (RECORD, step.awaited or 0) if isinstance(step, RecordStep) else (WAIT, step.before)
+    does, distance = (RECORD, step.awaited) if isinstance(step, RecordStep) else (WAIT, step.before)
     return _row(does, step.stream, 0, 0, loop.events.index(step.event), distance, step.between_streams)
 
 

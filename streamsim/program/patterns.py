@@ -52,13 +52,13 @@ class RecordStep(NamedTuple):
     """The record of the chunk's event in a stream.
 
     - ``awaited``: the distance to the later chunk that waits for the event. If there is no such chunk, the event is not
-      recorded. None: the event is always recorded.
+      recorded. 0: the chunk itself waits, so the event is always recorded.
     - ``between_streams``: the event is not recorded if both chunks are in one stream.
     """
 
     event: str
     stream: int = TURN
-    awaited: Distance | None = None
+    awaited: Distance = 0
     between_streams: bool = False
 
 
@@ -272,8 +272,6 @@ class Config(Checked, frozen=True):
 
     def records(self, step: RecordStep) -> int:
         """Return the number of chunks, from the first on, that make the record ``step``."""
-        if step.awaited is None:
-            return self.chunks
         distance = self.distance(step.awaited)
         is_needless = step.between_streams and distance % self.streams == 0
         return 0 if is_needless else max(0, self.chunks - distance)
@@ -527,11 +525,8 @@ def serialized(schedule: Schedule) -> Schedule:
     Its time is the time of the schedule without overlap, cut in the same way.
     """
     calls.check_schedule("schedule", schedule)
-    changes = {
-        calls.Copy: {"stream": 1, "blocking": True},
-        calls.Kernel: {"stream": 1},
-        calls.HostWork: dict[str, Any](),
-    }
+    one: dict[str, Any] = {"stream": 1}
+    changes = {calls.Copy: one | {"blocking": True}, calls.Kernel: one, calls.HostWork: {}}
     ops = [replace(op, thread=0, **changes[type(op)]) for op in schedule.ops if type(op) in changes]
     name = f"{schedule.name} one by one".strip()
     return Schedule((*ops, calls.Synchronize()), ("non-blocking",), schedule.buffers, name=name)
