@@ -15,7 +15,6 @@ from streamsim.recorded.recording import (
     CopyDirection,
     CopyMemory,
     HostCalls,
-    PageKind,
     RecordedCard,
     RecordedStream,
     RecordedStreamKind,

@@ -17,34 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamsim.errors import InputError
-from streamsim.recorded.recording import (
-    ISSUES,
-    LATEST_NS,
-    NONE,
-    QUERIES,
-    WAITS,
-    AnnotationKind,
-    Annotations,
-    CallKind,
-    CardWork,
-    CopyDirection,
-    CopyMemory,
-    Format,
-    HostCalls,
-    PageEvents,
-    RecordedCard,
-    RecordedStream,
-    RecordedStreamKind,
-    RecordedThread,
-    Recording,
-    Unread,
-    WorkKind,
-    dtype_of,
-    kind_of_call,
-    places,
-    plain,
-    shape_of,
-)
+from streamsim.recorded import recording as recordings
+from streamsim.recorded.recording import NONE, CallKind, CopyDirection, CopyMemory, RecordedCard, Recording, WorkKind
 from streamsim.recorded.times import numbered
 
 Columns = dict[str, NDArray[Any]]
@@ -120,16 +94,17 @@ class RecordingBuilder:
     - ``size``: the number of rows so far in each table.
     """
 
-    def __init__(self, format: Format, where: str) -> None:
+    def __init__(self, format: recordings.Format, where: str) -> None:
         self.format, self.where, self.tool = format, where, ""
         self.cards: dict[int, RecordedCard] = {}
-        self.stream_kinds: dict[tuple[int, ...], RecordedStreamKind] = {}
+        self.stream_kinds: dict[tuple[int, ...], recordings.RecordedStreamKind] = {}
         self.size: Counter[str] = Counter()
         self._unread: Counter[tuple[str, str]] = Counter()
         self._names: dict[str, int] = {}
         self._name_bytes = 0
-        empty = {name: np.empty(shape_of(name, 0), dtype_of(name)) for names in TABLES.values() for name in names}
-        self._blocks = {table: [{name: empty[name] for name in names}] for table, names in TABLES.items()}
+        self._blocks: dict[str, list[Columns]] = {table: [] for table in TABLES}
+        for table, (first, *_) in TABLES.items():
+            self.add(table, {first: ()})
 
     def add(self, table: str, columns: Mapping[str, Any]) -> None:
         """Add rows of one of the ``TABLES``: columns by name, of which the first has an entry a row.
@@ -140,9 +115,9 @@ class RecordingBuilder:
         count = len(next(iter(columns.values())))
         block = {}
         for name in TABLES[table]:
-            kind = np.iinfo(dtype_of(name))
+            kind = np.iinfo(recordings.dtype_of(name))
             column = np.asarray(columns.get(name, DEFAULTS.get(name, NONE))).clip(kind.min, kind.max)
-            block[name] = np.broadcast_to(column, shape_of(name, count)).astype(kind.dtype)
+            block[name] = np.broadcast_to(column, recordings.shape_of(name, count)).astype(kind.dtype)
         self._blocks[table].append(block)
         self.size[table] += count
         if self.size.total() > MOST_RECORDS:
@@ -193,14 +168,14 @@ class RecordingBuilder:
             self.format,
             self.tool,
             tuple(self._names),
-            tuple(RecordedThread(*thread) for thread in keys[first].tolist()),
+            tuple(recordings.RecordedThread(*thread) for thread in keys[first].tolist()),
             streams,
             cards,
-            HostCalls.of(calls),
-            CardWork.of(work),
-            Annotations.of(notes),
-            tuple(Unread(what, times, why) for (what, why), times in self._unread.items()),
-            pages=PageEvents.of(pages),
+            recordings.HostCalls.of(calls),
+            recordings.CardWork.of(work),
+            recordings.Annotations.of(notes),
+            tuple(recordings.Unread(what, times, why) for (what, why), times in self._unread.items()),
+            pages=recordings.PageEvents.of(pages),
         )
 
     def _joined(self, table: str) -> Columns:
@@ -212,7 +187,7 @@ class RecordingBuilder:
         """Set all times to those since the first record that is near the median time."""
         starts = np.concatenate([table["start_ns"] for table in tables]).clip(-FAR, FAR)
         middle = int(np.median(starts)) if len(starts) else 0
-        origin = int(starts[np.abs(starts - middle) < LATEST_NS // 2].min(initial=middle))
+        origin = int(starts[np.abs(starts - middle) < recordings.LATEST_NS // 2].min(initial=middle))
         for table in tables:
             for side in _SPAN:
                 table[side] = table[side].clip(-FAR, FAR) - origin
@@ -220,7 +195,7 @@ class RecordingBuilder:
     def _in_order(self, table: Columns) -> Columns:
         """Return the rows by start, of equal starts the longest first, without rows whose times cannot be."""
         start, end = table["start_ns"], table["end_ns"]
-        within = (start >= 0) & (np.abs(end) <= LATEST_NS)
+        within = (start >= 0) & (np.abs(end) <= recordings.LATEST_NS)
         right = within & (end >= start)
         self.count(OUT_OF_RANGE, int((~within).sum()))
         self.count(NEGATIVE, int((within & ~right).sum()))
@@ -244,7 +219,7 @@ class RecordingBuilder:
             return (msgspec.structs.replace(listed[0], id=int(numbers[0])),)
         return tuple(self.cards.get(number, RecordedCard(number)) for number in numbers.tolist())
 
-    def _numbered_streams(self, *tables: Columns) -> tuple[RecordedStream, ...]:
+    def _numbered_streams(self, *tables: Columns) -> tuple[recordings.RecordedStream, ...]:
         """Return the streams in order of their numbers, mostly that of creation, and set each table's ``stream``."""
         keys = np.concatenate([np.full((1, 3), NONE), *(_stacked(table, _STREAM[:3]) for table in tables)])
         keys[(keys[:, 2] < 0) | (keys[:, 2] == NO_ID)] = np.iinfo(np.int64).min  # no stream: the first key
@@ -256,16 +231,17 @@ class RecordingBuilder:
         _set("stream", numbers[1:] - 1, tables)
         found = zip(map(tuple, keys[first[1:]].tolist()), card_of[1:].tolist(), strict=True)
         kinds = self.stream_kinds
-        return tuple(RecordedStream(key[0], card, key[1], key[2], kinds.get(key, "unknown")) for key, card in found)
+        made = recordings.RecordedStream
+        return tuple(made(key[0], card, key[1], key[2], kinds.get(key, "unknown")) for key, card in found)
 
     def _set_kinds(self, calls: Columns, notes: Columns) -> None:
         """Set the names of calls without versions, their kinds, and those of ranges that are steps of the profiler."""
         names = list(self._names)
-        calls["name"] = mapped(calls["name"], lambda name: self.name(plain(names[name])))
+        calls["name"] = mapped(calls["name"], lambda name: self.name(recordings.plain(names[name])))
         names = list(self._names)
-        calls["kind"] = mapped(calls["name"], lambda name: kind_of_call(names[name])).astype(np.int8)
+        calls["kind"] = mapped(calls["name"], lambda name: recordings.kind_of_call(names[name])).astype(np.int8)
         are_steps = mapped(notes["name"], lambda name: names[name].startswith(STEP)) > 0
-        notes["kind"][are_steps & (notes["kind"] == AnnotationKind.RANGE)] = AnnotationKind.STEP
+        notes["kind"][are_steps & (notes["kind"] == recordings.AnnotationKind.RANGE)] = recordings.AnnotationKind.STEP
 
     def _once(self, calls: Columns) -> Columns:
         """Return the calls without those inside another call of the same process, thread and correlation."""
@@ -315,8 +291,8 @@ class RecordingBuilder:
 
     def _set_astray(self, calls: Columns, work: Columns) -> None:
         """Take work from calls that put none on a card: those that ask, wait, or record an event."""
-        asks = np.isin(calls["name"], places(self._names, QUERIES))
-        puts_none = asks | np.isin(calls["kind"], (*WAITS, CallKind.RECORD, CallKind.WAIT))
+        asks = np.isin(calls["name"], recordings.places(self._names, recordings.QUERIES))
+        puts_none = asks | np.isin(calls["kind"], (*recordings.WAITS, CallKind.RECORD, CallKind.WAIT))
         astray = np.append(puts_none, False)[work["call"]]  # the last one is of no call
         work["call"][astray] = NONE
         self.count(ASTRAY, int(astray.sum()))
@@ -325,7 +301,7 @@ class RecordingBuilder:
         """Set the stream of each call that names none to that of its first work. Count calls without work."""
         has = work["call"] >= 0
         rows, streams = work["call"][has][::-1], work["stream"][has][::-1]  # the first work of a call is set last
-        self.count(WITHOUT_WORK, len(np.setdiff1d(np.flatnonzero(np.isin(calls["kind"], ISSUES)), rows)))
+        self.count(WITHOUT_WORK, len(np.setdiff1d(np.flatnonzero(np.isin(calls["kind"], recordings.ISSUES)), rows)))
         without = calls["stream"][rows] < 0
         calls["stream"][rows[without]] = streams[without]
 
@@ -373,7 +349,7 @@ COPY_KINDS = {1: CopyDirection.H2D, 2: CopyDirection.D2H, 3: CopyDirection.H2D, 
 COPY_KINDS |= dict.fromkeys((5, 6, 7, 8), CopyDirection.D2D) | {10: CopyDirection.PEER}
 MEMORIES = {1: CopyMemory.PAGEABLE, 2: CopyMemory.PINNED}  # CUPTI_ACTIVITY_MEMORY_KIND_...
 MANAGED = 5  # CUPTI_ACTIVITY_MEMORY_KIND_MANAGED
-STREAM_KINDS: dict[int, RecordedStreamKind] = {1: "blocking", 2: "non-blocking", 3: "legacy"}
+STREAM_KINDS: dict[int, recordings.RecordedStreamKind] = {1: "blocking", 2: "non-blocking", 3: "legacy"}
 BY_PROFILER = 1  # who named a range; 0: the program
 # The table of the builder, the kind and the name, if the records have none.
 WORK = {"copies": (WorkKind.COPY, "copy"), "kernels": (WorkKind.KERNEL, "")}

@@ -16,16 +16,8 @@ import msgspec
 import numpy as np
 
 from streamsim.errors import InputError, shown
-from streamsim.recorded.builder import (
-    ACTIVITIES,
-    FAR,
-    STREAM_KINDS,
-    Columns,
-    RecordingBuilder,
-    add_activities,
-    card_of,
-    mapped,
-)
+from streamsim.recorded import builder
+from streamsim.recorded.builder import Columns, RecordingBuilder
 from streamsim.recorded.recording import NONE, Annotations, Recording
 
 FORMAT = "streamsim_capture"  # the key in the first line of a captured file; its value is the version
@@ -52,7 +44,7 @@ TABLES = {
 }
 # Columns as the builder names them.
 NAMED = {"start": "start_ns", "end": "end_ns", "stream": "stream_id", "thread": "tid"}
-_WHOLE = Annotated[int, msgspec.Meta(ge=-FAR, le=FAR)]
+_WHOLE = Annotated[int, msgspec.Meta(ge=-builder.FAR, le=builder.FAR)]
 
 
 class _CaptureHead(msgspec.Struct):
@@ -131,14 +123,13 @@ class _CaptureReader:
 
     def recording(self) -> Recording:
         """Return the recording of all lines."""
-        builder = self._builder
         for number, name, *counts in _rows(self._joined("devices")):
-            builder.cards[number] = card_of(number, self._name(name), *counts)
+            self._builder.cards[number] = builder.card_of(number, self._name(name), *counts)
         self._add_streams()
-        for activity in filter(TABLES.__contains__, ACTIVITIES):
-            add_activities(builder, activity, self._owned(self._joined(activity)), self._name)
+        for activity in filter(TABLES.__contains__, builder.ACTIVITIES):
+            builder.add_activities(self._builder, activity, self._owned(self._joined(activity)), self._name)
         untraced = tuple(self._untraced(self._joined("untraced")))
-        return msgspec.structs.replace(builder.recording(), untraced=untraced)
+        return msgspec.structs.replace(self._builder.recording(), untraced=untraced)
 
     def _name(self, place: int) -> str:
         return self._names[place] if 0 <= place < len(self._names) else "a name that is missing"
@@ -162,7 +153,7 @@ class _CaptureReader:
         contexts, streams = self._joined("contexts"), self._joined("streams")
         kinds = self._builder.stream_kinds
         for context, stream, flag in _rows(streams):
-            kinds[self._process, context, stream] = STREAM_KINDS.get(flag, "unknown")
+            kinds[self._process, context, stream] = builder.STREAM_KINDS.get(flag, "unknown")
         card_of_context = {}
         for context, card, null_stream in _rows(contexts):
             kinds[self._process, context, null_stream], card_of_context[context] = "legacy", card
@@ -175,7 +166,7 @@ class _CaptureReader:
         """Yield the ranges of each run without CUPTI, in the order of their starts."""
         right = (table["end"] >= table["start"]) & (table["end"] - table["start"] < 1 << 52)
         self._builder.count(("untraced ranges that end before they start", "left out"), int((~right).sum()))
-        named = mapped(table["name"], lambda place: self._builder.name(self._name(place)))
+        named = builder.mapped(table["name"], lambda place: self._builder.name(self._name(place)))
         for run in np.unique(table["run"][right]).tolist():
             rows = np.flatnonzero(right & (table["run"] == run))
             rows = rows[np.argsort(table["start"][rows], kind="stable")]

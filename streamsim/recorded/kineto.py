@@ -23,17 +23,9 @@ import msgspec
 from streamsim.errors import InputError, shown
 from streamsim.files import replacing_packed
 from streamsim.program import Copy, HostWork, Kernel, Op, RecordEvent, Synchronize, WaitEvent, WaitThread
+from streamsim.recorded import recording as recordings
 from streamsim.recorded.builder import UNKNOWN_PROCESS, RecordingBuilder, foreign
-from streamsim.recorded.recording import (
-    NONE,
-    SIMULATED,
-    AnnotationKind,
-    CopyDirection,
-    CopyMemory,
-    RecordedCard,
-    Recording,
-    WorkKind,
-)
+from streamsim.recorded.recording import NONE, AnnotationKind, CopyDirection, CopyMemory, Recording, WorkKind
 from streamsim.rules import TICKS_PER_US
 from streamsim.timeline import Timeline, call_name
 
@@ -126,7 +118,7 @@ def read_kineto(path: str | os.PathLike[str], blocks: Iterable[bytes]) -> Record
     trace = _decoded(builder, text)
     builder.tool = _tool(trace)
     for card in trace.cards:
-        builder.cards[card.id] = RecordedCard(card.id, card.name, card.memory_bytes, card.multiprocessors)
+        builder.cards[card.id] = recordings.RecordedCard(card.id, card.name, card.memory_bytes, card.multiprocessors)
     reader = _EventReader(builder)
     for first in range(0, len(trace.events), AT_ONCE):
         reader.take(_events_of(builder, trace.events[first : first + AT_ONCE]))
@@ -181,7 +173,7 @@ def _event_of(builder: RecordingBuilder, raw: bytes) -> _TraceEvent | None:
 def _tool(trace: _Trace) -> str:
     """Return the profiler's name, and what it was told to record."""
     if trace.simulated:
-        return SIMULATED
+        return recordings.SIMULATED
     options = [word for word, on in (("shapes", trace.shapes), ("stack", trace.stack)) if on not in (None, 0, "0")]
     return f"PyTorch profiler{', with ' if options else ''}{' and '.join(options)}"
 
