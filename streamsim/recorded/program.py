@@ -40,6 +40,7 @@ SLOW_COPY = (
     "something else held the host (a module, a lock, memory): host work before the copy, as recorded",
     "page faults of memory that is touched for the first time: host work before the copy, as recorded",
 )
+CardOp = program.Copy | program.Kernel
 RECORD, WAIT = int(CallKind.RECORD), int(CallKind.WAIT)
 _DIRECTIONS: dict[int, str] = {CopyDirection.H2D: "h2d", CopyDirection.D2H: "d2h"}
 _SYNCHRONISES = {*WAITS, CallKind.FREE}
@@ -121,7 +122,7 @@ class _Writer:
                 self._put(program.WaitThread(self._threads[waited_for[i]], thread))
             self._gap[thread] += before[i]
             self._call(i, kinds[i], thread, own[i])
-        if not any(isinstance(op, program.Copy | program.Kernel) for op, _, _ in self._ops):
+        if not any(isinstance(op, CardOp) for op, _, _ in self._ops):
             raise InputError(_no_program(self._recording))
         ops, work, call = zip(*self._ops[: self._end()], strict=True)
         schedule = program.Schedule(
@@ -136,12 +137,9 @@ class _Writer:
 
     def _end(self) -> int:
         """Return the number of ops up to the last wait for the last work, without the calls that tear down after it."""
-        last = max(i for i, (op, _, _) in enumerate(self._ops) if isinstance(op, program.Copy | program.Kernel))
-        behind = enumerate(self._ops[last + 1 :], last + 1)
-        end = (
-            max((i for i, (op, _, _) in behind if isinstance(op, program.Synchronize) and not op.name), default=last)
-            + 1
-        )
+        last = max(i for i, (op, _, _) in enumerate(self._ops) if isinstance(op, CardOp))
+        waits = (i for i, (op, _, _) in enumerate(self._ops) if isinstance(op, program.Synchronize) and not op.name)
+        end = max([last, *waits]) + 1
         while end < len(self._ops) and self._ops[end][2] == self._ops[last][2] != NONE:
             end += 1  # the other ops of the last call
         return end
@@ -256,20 +254,19 @@ class _Writer:
         if rest_ns:
             self._put(program.HostWork(rest_ns * 1e-9, self._called(i), thread), i)
 
-    def _hold(self, i: int, row: int, copy: program.Copy | program.Kernel, held: Held) -> None:
+    def _hold(self, i: int, row: int, copy: CardOp, held: Held) -> None:
         """Add host work before a slow pageable copy, for the time that it held the host, once its stream was free."""
         if not held.before_ns:
             return
         back = self._of_work["direction"][row] == CopyDirection.D2H
         if held.has_waited:
             self._put(program.Synchronize(stream=copy.stream, thread=copy.thread, call_s=0.0), i)
-        self._put(
-            program.HostWork(held.before_ns * 1e-9, program.FIRST_TOUCH if back else self._called(i), copy.thread), i
-        )
+        name = program.FIRST_TOUCH if back else self._called(i)
+        self._put(program.HostWork(held.before_ns * 1e-9, name, copy.thread), i)
         what = "slow copies back into pageable memory" if back else "slow calls of copies of pageable memory"
         self._assume(what, SLOW_COPY[back])
 
-    def _work(self, row: int, kind: int, thread: int, call_s: float | None) -> program.Copy | program.Kernel | None:
+    def _work(self, row: int, kind: int, thread: int, call_s: float | None) -> CardOp | None:
         work = self._of_work
         name = work["kernel"][row]
         if name is None:
@@ -328,15 +325,14 @@ class _Writer:
     def _synchronise(self, i: int, kind: int, thread: int, own_ns: int) -> None:
         """Add a call that waits for the card. The model predicts how long it waits."""
         record = self._of_call["record"][i]
-        if kind == CallKind.SYNCHRONIZE_EVENT and record not in self._events:
-            self._assume("synchronisations with events whose record is not known", "they take what they took")
-            nothing = self._events.setdefault(NEVER_RECORDED, len(self._events))
-            self._put(program.Synchronize(event=nothing, thread=thread, call_s=own_ns * 1e-9), i)
-            return
         more: dict[str, Any] = {"thread": thread}
         after_ns = 0
-        if kind == CallKind.SYNCHRONIZE_EVENT:
+        if kind == CallKind.SYNCHRONIZE_EVENT and record in self._events:
             more["event"] = self._events[record]
+        elif kind == CallKind.SYNCHRONIZE_EVENT:
+            self._assume("synchronisations with events whose record is not known", "they take what they took")
+            nothing = self._events.setdefault(NEVER_RECORDED, len(self._events))
+            more |= {"event": nothing, "call_s": own_ns * 1e-9}
         elif kind == CallKind.SYNCHRONIZE_STREAM:
             more["stream"] = self._stream(i, thread, "synchronisations with a stream that is not recorded")
         elif kind == CallKind.FREE:
@@ -369,9 +365,7 @@ class _Writer:
         self._assumed[what, why] += count
 
 
-def _rest_of(
-    op: program.Copy | program.Kernel, work: CardWork, row: int, first_ns: int
-) -> program.Copy | program.Kernel:
+def _rest_of(op: CardOp, work: CardWork, row: int, first_ns: int) -> CardOp:
     """Return the part of an op that was still to run when the program began."""
     start_ns, end_ns = int(work.start_ns[row]), int(work.end_ns[row])
     share = (end_ns - max(start_ns, first_ns)) / max(end_ns - start_ns, 1)

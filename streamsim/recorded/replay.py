@@ -92,16 +92,9 @@ def replay(recording: Recording, device: Device | str | Path | None = None) -> R
     for number, name in enumerate(timeline.engine_names):
         own = work[(engine == number) & (work != NONE)]
         engines.append(EngineReplay(name, length(merged(starts[own], ends[own])) / 1e9, timeline.busy_s[name]))
-    return Replay(
-        recording=recording,
-        program=program,
-        device=on,
-        timeline=timeline,
-        stamps_s=0.0 if is_simulated else STAMPS_S,
-        recorded_s=int(recording.work.end_ns[work[work != NONE]].max() - program.first_ns) / 1e9,
-        predicted_s=timeline.makespan_s,
-        engines=tuple(engines),
-    )
+    stamps_s = 0.0 if is_simulated else STAMPS_S
+    recorded_s = int(recording.work.end_ns[work[work != NONE]].max() - program.first_ns) / 1e9
+    return Replay(recording, program, on, timeline, stamps_s, recorded_s, timeline.makespan_s, tuple(engines))
 
 
 BAD = 0.1  # relative error of the whole time, or of an engine's, from which a replay is called bad
