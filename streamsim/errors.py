@@ -159,7 +159,7 @@ def check_is(field: str, value: object, kind: type) -> None:
 def check_choice(field: str, value: object, choices: tuple[str, ...]) -> None:
     """Raise InputError unless ``value`` is one of ``choices``."""
     if value not in choices:
-        raise InputError(f"{field} = {shown(value)}: expected one of {', '.join(choices)}")
+        raise InputError(f"{field} = {shown(value)}: expected one of {', '.join(map(str, choices))}")
 
 
 def shown(value: object) -> str:

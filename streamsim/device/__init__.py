@@ -9,7 +9,6 @@ from streamsim.device.library import (
     assumptions_of,
     device_names,
     digest_of,
-    front_end_names,
     front_end_of,
     known_within,
     link_limit,
@@ -26,7 +25,7 @@ from streamsim.device.library import (
     without_retired,
     written_in,
 )
-from streamsim.device.profile import Device, bends, number_names, part_s, tables_of, with_values
+from streamsim.device.profile import Device, bends, declared, number_names, part_s, tables_of, with_values
 from streamsim.device.tables import (
     ARBITRATIONS,
     CALLS,
@@ -46,8 +45,6 @@ from streamsim.device.tables import (
     Host,
     KernelCost,
     LinkDirection,
-    SameAs,
-    fields_of,
 )
 from streamsim.device.variations import (
     AS_SET,

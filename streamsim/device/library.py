@@ -43,9 +43,6 @@ SHIPPED = files("streamsim.device")
 PROFILES = SHIPPED / "profiles"
 
 PATTERN = "t4"  # a profile of published figures, for all numbers that do not depend on the card
-# The share of the link's raw rate that pinned copies reach on cards with published figures: gen 3 and 4 about 0.8, gen
-# 5 0.87.
-REACHED = {1: 0.8, 2: 0.8, 3: 0.8, 4: 0.8, 5: 0.87, 6: 0.87}
 LANE_BYTES_PER_S = {1: 0.25e9, 2: 0.5e9, 3: 0.985e9, 4: 1.969e9, 5: 3.938e9, 6: 7.563e9}  # by generation of PCIe
 PAGEABLE_SHARE = 0.5  # rate of pageable copies over that of pinned copies
 IN_FLIGHT_S = 1.75e-6  # the bytes in flight are those that the link carries in this time
@@ -71,8 +68,8 @@ class Generation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     beside: tuple[float, float] | None = None
 
 
-class OtherLink(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The assumed rates of pinned copies over a link that is not PCIe, and the reason."""
+class Link(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The assumed rates of pinned copies over a link, and the reason."""
 
     h2d_bytes_per_s: float
     d2h_bytes_per_s: float
@@ -84,7 +81,7 @@ class _Assumed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     front_ends: dict[str, FrontEnd]
     generations: tuple[Generation, ...]
-    links: dict[str, OtherLink]
+    links: dict[str, Link]
 
 
 @cache
@@ -144,11 +141,11 @@ def load_device(name_or_path: str | Path) -> Device:
     if names_front_end(name):
         card, _, front_end = name.rpartition(SEPARATOR)
         return with_front_end(load_device(card), front_end.lower())
-    if (file := f"{name.lower()}{SUFFIX}") and name.lower() in device_names():
+    if name.lower() in device_names():
+        file = f"{name.lower()}{SUFFIX}"
         return parse_device((PROFILES / file).read_bytes(), file)
-    if os.path.isfile(path):
-        return read_device(path)
-    return read_device(path) if path.suffix == SUFFIX else _card_named(name)
+    is_file = os.path.isfile(path) or path.suffix == SUFFIX
+    return read_device(path) if is_file else _card_named(name)
 
 
 def _card_named(name: str) -> Device:
@@ -218,16 +215,6 @@ def link_limit(link: str) -> float:
     return float("inf") if match is None else LANE_BYTES_PER_S[int(match[1])] * int(match[2])
 
 
-def pinned_rates(link: str) -> tuple[float, float, str]:
-    """Return the assumed rates of pinned copies over a link, H2D and D2H in bytes per second, and the reason."""
-    match = _LINK.search(link)
-    if match is None:
-        return msgspec.structs.astuple(_assumed().links[link])
-    share = REACHED[int(match[1])]
-    rate = share * link_limit(link)
-    return rate, rate, f"{link}, of which pinned copies of other cards reach {share:.0%}"
-
-
 def profile_of_card(card: str, multiprocessors: int = 0, memory_bytes: int = 0, copy_engines: int = 0) -> Device:
     """Return the shipped profile of a card's name, or one made from the name, with what a recording says of the card.
 
@@ -248,7 +235,7 @@ def profile_of_card(card: str, multiprocessors: int = 0, memory_bytes: int = 0, 
 def _made_from_name(card: str, multiprocessors: int) -> Device:
     """Return a profile made from the name of a card that has none."""
     kind = generation_of(card)
-    *both, why = pinned_rates(kind.link)
+    *both, why = msgspec.structs.astuple(_assumed().links[kind.link])
     pattern = load_device(PATTERN)
     values: dict[str, float | int] = {}
     sources = {name: text for name, text in pattern.sources.items() if name != "memory_bytes"}
@@ -275,14 +262,8 @@ def _made_from_name(card: str, multiprocessors: int) -> Device:
 
 def assumptions_of(device: Device) -> str:
     """Return the assumed rates of a profile on one line, or "" if its rates are measured or published."""
-    names = [f"{name}.bandwidth_bytes_per_s" for name in DIRECTIONS]
-    assumed = [name for name in names if device.source(name)[0] == "assumed"]
-    if not assumed:
-        return ""
-    which = " and ".join(name.partition(".")[0].upper() for name in assumed)
-    rates = dict.fromkeys(f"{getattr(device, name[:3]).bandwidth_bytes_per_s / 1e9:.3g}" for name in assumed)
-    paces, why = " and ".join(rates), device.source(assumed[0])[1]
-    return f"{device.name}: nobody measured its pinned copies; {which} are assumed to run at {paces} GB/s ({why})"
+    rates = _both(device, "bandwidth_bytes_per_s")
+    return f"{device.name}: nobody measured its pinned copies; {rates}" if "assumed" in rates else ""
 
 
 # Front ends
@@ -345,9 +326,7 @@ def written_in(device: Device, name: str) -> Device:
 # The link that a prediction assumes, and how well it is known
 
 BYTES_PER_GB = 1e9
-REPORT = re.compile(r"https?://|\boutput of\b")  # what a published source names is a report
 PUBLISHED_WITHIN = 0.10  # how far predictions with assumed latencies were off: figures/published.py
-COUNTS = ("no", "one", "two", "three", "four")
 
 
 def known_within(device: Device | None) -> float:
@@ -355,10 +334,8 @@ def known_within(device: Device | None) -> float:
 
     The error was seen in published cases: 0.10 is 10 %. A recorded time line has no device, and no error.
     """
-    if device is None:
-        return 0.0
-    has_latencies = "h2d.latency_s" in device.sources
-    return PUBLISHED_WITHIN if has_latencies and device.source("h2d.latency_s")[0] == "assumed" else 0.0
+    source = "" if device is None else device.sources.get("h2d.latency_s", "")
+    return PUBLISHED_WITHIN if source.startswith("assumed") else 0.0
 
 
 def within_words(device: Device | None) -> list[str]:
@@ -371,9 +348,8 @@ def within_words(device: Device | None) -> list[str]:
 def link_words(device: Device | str | Path, pageable: bool = False) -> str:
     """Return the link's name and rates, each with the kind of its source, on one line.
 
-    For example ``PCIe gen 4 x16; H2D 25.7, D2H 25.8 GB/s published (one report); both at once H2D 12, ...``.
-    A measured rate has its relative spread behind it, if known. A published rate has the number of reports, an assumed
-    rate the reason. With ``pageable``, the line also has the rates of pageable memory.
+    For example ``PCIe gen 4 x16; H2D 25.7, D2H 25.8 GB/s published; both at once H2D 12, ...``. An assumed rate
+    has the reason behind it. With ``pageable``, the line also has the rates of pageable memory.
     """
     device = as_device(device)
     parts = [device.link] if device.link else []
@@ -389,21 +365,11 @@ def link_words(device: Device | str | Path, pageable: bool = False) -> str:
 
 def _both(device: Device, field: str) -> str:
     there, back = (f"{getattr(link, field) / BYTES_PER_GB:.3g}" for link in (device.h2d, device.d2h))
-    pairs = zip(_known(device, f"h2d.{field}"), _known(device, f"d2h.{field}"), strict=True)
-    kind, how = (" and ".join(dict.fromkeys(filter(None, pair))) for pair in pairs)
-    return f"H2D {there}, D2H {back} GB/s {kind}{f' ({how})' if how else ''}"
-
-
-def _known(device: Device, name: str) -> tuple[str, str]:
-    """Return the kind of a number's source, and its spread, number of reports or reason ("" if unknown)."""
-    kind, text = device.source(name)
-    if kind == "measured":
-        return kind, f"+- {device.spread[name]:.1%}" if name in device.spread else ""
-    if kind == "published":
-        reports = max(1, len(REPORT.findall(text)))
-        count = COUNTS[reports] if reports < len(COUNTS) else str(reports)
-        return kind, f"{count} report{'' if reports == 1 else 's'}"
-    return kind, re.split("[;:,]", text, maxsplit=1)[0].strip()
+    sources = [device.source(f"{direction}.{field}") for direction in DIRECTIONS]
+    kinds = dict.fromkeys(kind for kind, _ in sources)
+    reasons = dict.fromkeys(re.split("[;:,]", text)[0].strip() for kind, text in sources if kind == "assumed")
+    why = f" ({' and '.join(reasons)})" if reasons else ""
+    return f"H2D {there}, D2H {back} GB/s {' and '.join(kinds)}{why}"
 
 
 # Forms of files

@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from itertools import pairwise
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 
@@ -17,7 +17,6 @@ from streamsim.device import tables
 from streamsim.program import Kernel
 from streamsim.text import format_bytes
 
-SCHEMA_VERSION = 1
 SOURCE_KINDS = ("measured", "published", "assumed")
 LIMITED = "what the memory limit allows"  # the source of a card's memory if a limit makes it smaller
 
@@ -73,14 +72,12 @@ class Device(tables.ProfileTable, frozen=True):
     host: tables.Host
     sources: dict[str, str]
     spread: dict[str, float] = msgspec.field(default_factory=dict)
-    schema_version: int = SCHEMA_VERSION
+    schema_version: Literal[1] = 1
     memory_bytes: errors.Bytes | None = None
     link: str = ""
     front_ends: dict[str, tables.FrontEnd] = msgspec.field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.schema_version != SCHEMA_VERSION:
-            raise errors.InputError(f"schema_version = {self.schema_version!r}: this streamsim reads {SCHEMA_VERSION}")
         tables.ProfileTable.__post_init__(self)
         if not self.name.strip() or "," in self.name:
             raise errors.InputError(

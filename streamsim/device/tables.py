@@ -14,16 +14,9 @@ from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
 
 import msgspec
 
-from streamsim.errors import Bytes, Checked, InputError, KernelTime, Limits, limits_of
-from streamsim.text import unit_of
+from streamsim.errors import Bytes, Checked, InputError, KernelTime, Limits
 
 RATES = SLOWEST_BYTES_PER_S, FASTEST_BYTES_PER_S = (1e6, 1e15)
-
-
-class SameAs(NamedTuple):
-    """A reference to the value of another ``field`` of the same table, by its name."""
-
-    field: str
 
 
 class FieldSpec(Limits, frozen=True, eq=False):
@@ -35,7 +28,8 @@ class FieldSpec(Limits, frozen=True, eq=False):
       changes, this field changes in proportion.
     - ``gives_way``: a profile may break ``at_least`` and ``at_most``. A change of those fields moves this field only
       where it would otherwise break the limit.
-    - ``off``: for each effect, the value of the field with that effect switched off.
+    - ``off``: for each effect, the value of the field with that effect switched off, or the name of a field of the same
+      table with this value.
     - ``is_measured``: True for a whole number that a calibration measures. Two measured numbers have a mean.
     - ``drawn_with``: the field of the same table whose random factor this field shares.
     """
@@ -43,7 +37,7 @@ class FieldSpec(Limits, frozen=True, eq=False):
     at_least: tuple[str, ...] = ()
     at_most: tuple[str, ...] = ()
     gives_way: bool = False
-    off: Mapping[str, float | str | SameAs] = {}
+    off: Mapping[str, float | str] = {}
     is_measured: bool = False
     drawn_with: str = ""
 
@@ -60,19 +54,9 @@ class Field(NamedTuple):
     default: Any
 
     @property
-    def unit(self) -> str:
-        """The unit in its name: see :func:`streamsim.text.unit_of`."""
-        return unit_of(self.name)
-
-    @property
     def is_number(self) -> bool:
         """True for a rate or a time: a calibration measures it, and it has a spread."""
         return float in (self.type, *get_args(self.type))
-
-    def within(self, value: float) -> float:
-        """Return the rate or time nearest to ``value`` that a profile may hold."""
-        least, most = limits_of(self.type)
-        return float(max(least, min(value, most)))
 
     def tied(self, values: Mapping[str, Any]) -> Any:
         """Return the field's value in a table's ``values``, moved to the nearest limit that its ties set."""
@@ -107,15 +91,6 @@ class ProfileTable(Checked, frozen=True):
                 raise InputError(f"{field.name} = {value:g}: {word} {other} = {nearest:g}; give at {remedy} that")
 
 
-def restored(table: type[ProfileTable], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return ``values``, of every field of a table, with each value moved to the nearest limit that its ties set."""
-    found = dict(values)
-    for field in fields_of(table):
-        if not field.spec.gives_way:
-            found[field.name] = field.tied(found)
-    return found
-
-
 Arbitration = Literal["issue-order", "ready-order", "same-queue-first"]
 KernelSignal = Literal["each", "run"]
 ARBITRATIONS = get_args(Arbitration)
@@ -145,14 +120,12 @@ HandOverTime = Annotated[float, FieldSpec(off={"hand-over": 0.0})]
 
 def _latency(**off: str) -> FieldSpec:
     """Return the declaration of a copy's latency, with the shorter latency that it is without each effect."""
-    same: dict[str, Any] = {effect: SameAs(shorter) for effect, shorter in off.items()}
-    return FieldSpec(at_least=tuple(off.values()), off=same | {"copy-latency": 0.0})
+    return FieldSpec(at_least=tuple(off.values()), off={**off, "copy-latency": 0.0})
 
 
 def _rate(**off: str) -> FieldSpec:
     """Return the declaration of a copy's rate, with the higher rate that it is without each effect."""
-    same = {effect: SameAs(higher) for effect, higher in off.items()}
-    return FieldSpec(*RATES, at_most=tuple(off.values()), off=same)
+    return FieldSpec(*RATES, at_most=tuple(off.values()), off=off)
 
 
 class LinkDirection(ProfileTable, frozen=True):

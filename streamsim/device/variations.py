@@ -28,7 +28,7 @@ from streamsim.device import tables
 from streamsim.device.library import as_device
 from streamsim.device.profile import LIMITED, Device, declared, tables_of, with_values
 from streamsim.device.tables import DIRECTIONS, EFFECTS
-from streamsim.errors import LONGEST_S, SHORTEST_KERNEL_S, InputError, rule_of, shown
+from streamsim.errors import LONGEST_S, SHORTEST_KERNEL_S, InputError, limits_of, rule_of, shown
 from streamsim.text import parser_for, unit_of
 
 AS_SET = "assumed: as set"
@@ -200,7 +200,7 @@ def without(device: Device, *effects: str) -> Device:
             raise InputError(f"effect = {effect!r}: expected one of {', '.join(EFFECTS)}")
         off = ((name, table, field.spec.off.get(effect)) for name, table, field in declared(device))
         values = {
-            name: getattr(table, value.field) if isinstance(value, tables.SameAs) else value
+            name: getattr(table, str(value)) if value in table.__struct_fields__ else value
             for name, table, value in off
             if value is not None
         }
@@ -232,8 +232,11 @@ def _multiplied(name: str, table: tables.ProfileTable, factors: Mapping[str, flo
     for field in fields:
         factor = own[field.name]
         if factor is not None and field.is_number:
-            new[field.name] = field.within(new[field.name] * factor)
-    return replace(table, **tables.restored(type(table), new))
+            least, most = limits_of(field.type)
+            new[field.name] = float(max(least, min(new[field.name] * factor, most)))
+        if not field.spec.gives_way:
+            new[field.name] = field.tied(new)
+    return replace(table, **new)
 
 
 Costs = tuple[tables.KernelCost, ...]

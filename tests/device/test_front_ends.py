@@ -100,7 +100,6 @@ def test_a_front_end_of_a_file_is_known_by_its_name(tmp_path: Path) -> None:
     write_toml(WITH_LIBRARY, path)
     assert device.load_device(f"{path}:mine").host.enter_s == 5 * NS
     assert device.parse_device(dump_toml(WITH_LIBRARY)) == WITH_LIBRARY
-    assert device.front_end_names(WITH_LIBRARY) == ["calls", "cuda-c++", "cupy", "mine", "pytorch", "pytorch_eager"]
 
 
 def written(front_end: str) -> program.Workload:

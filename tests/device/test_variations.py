@@ -16,11 +16,9 @@ from streamsim.model import simulate
 from streamsim.program import Workload, WorkloadKernel, depth_first, ring
 
 H200, A100 = device.load_device("h200"), device.load_device("a100")
-DECLARED: list[tuple[str, device.Field]] = [
-    (name, field) for name, table in device.tables_of(make_device()).items() for field in device.fields_of(type(table))
-]
+DECLARED = [(name.partition(".")[0], field) for name, _, field in device.declared(make_device())]
 IDS = [f"{name}.{field.name}" for name, field in DECLARED]
-TIMES = [f"{name}.{field.name}" for name, field in DECLARED if field.is_number and field.unit == "_s"]
+TIMES = [name for name in IDS if name.endswith("_s") and not name.endswith("_per_s")]
 
 
 # The declarations
@@ -32,7 +30,7 @@ def test_a_field_is_declared_by_fields_of_its_own_table_and_known_effects(table:
     spec = field.spec
     assert {*spec.at_least, *spec.at_most} <= set(own[: own.index(field.name)])  # declared before it
     assert spec.off.keys() <= device.EFFECTS.keys()
-    assert {value.field for value in spec.off.values() if isinstance(value, device.SameAs)} <= set(own)
+    assert {value for value in spec.off.values() if isinstance(value, str)} <= {*own, *device.ARBITRATIONS}
     assert spec.drawn_with in ("", *own)
     assert not (spec.at_least and spec.at_most)
 
