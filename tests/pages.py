@@ -72,12 +72,6 @@ def data_of(html: str) -> dict[str, Any]:
     return data
 
 
-def lines_of(html: str) -> list[dict[str, Any]]:
-    """The time lines of a page, as its viewer is told them."""
-    lines: list[dict[str, Any]] = data_of(html)["lines"]
-    return lines
-
-
 def saved(name: str, folder: Path) -> dict[str, Any]:
     """Call one of MAPS; what its page, ``page.html``, hands to its viewer. Rows: ``rows.csv``."""
     path = folder / "page.html"

@@ -16,8 +16,8 @@ import streamsim
 from streamsim import program
 from streamsim.analysis import predict, work_bound
 from streamsim.cli import app
-from streamsim.device import device_names, load_device
-from streamsim.files import dump_toml, write_toml
+from streamsim.device import load_device
+from streamsim.files import write_toml
 from streamsim.model import simulate
 from streamsim.search import Grid
 from streamsim_validate.cli import main as validate
@@ -88,25 +88,6 @@ def test_every_option_reaches_the_pattern(
     assert program.parse_schedule(wanted.encode()) == schedule
 
 
-def test_a_schedules_file_is_predicted_as_its_pipeline_is(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    path = tmp_path / "s.json"
-    recorded = [tmp_path / name for name in ("of-file.json.gz", "of-pipeline.json.gz")]
-    shape = (*PIPELINE[1:], "--chunks", "8", "--streams", "2")
-    assert printed(capsys, "code", *shape, "--as", "schedule", "-o", str(path)) == ""
-    schedule = program.read_schedule(path)
-    said = figures(capsys, "predict", str(path), "--device", "a100", "--recording", str(recorded[0]))
-    predicted = figures(capsys, "predict", *shape, "--device", "a100", "--recording", str(recorded[1]))
-    traces = [gzip.decompress(one.read_bytes()) for one in recorded]
-    assert traces[0] == traces[1]
-    assert schedule.unchunked == program.serial(WORKLOAD)
-    assert said.pop("inputs") == {"schedule": str(path), "device": "a100", "connections": None}
-    assert predicted.pop("inputs")["chunks"] == 8
-    of_work = {"work_bound_s": None, "work_bound_by": None}  # a schedule is cut already
-    issued = {name: said[name] for name in ("issued_bound_s", "issued_bound_by")}
-    assert said == predicted | of_work | issued
-    assert said["issued_bound_s"] <= predicted["issued_bound_s"]  # no lower than the bound of the work, where known
-
-
 def test_one_schedule_has_one_speed_up_everywhere(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """Of predict, a schedule's file, Python, best and sweep, the last two made to look at this configuration only."""
     path, shape = tmp_path / "s.json", ("--chunks", "3", "--streams", "2", "--order", "breadth-first")
@@ -121,18 +102,6 @@ def test_one_schedule_has_one_speed_up_everywhere(capsys: pytest.CaptureFixture[
         assert (said["serial_s"], said["speedup"]) == (p.serial_s, p.speedup)
         assert said.get("serial_program", "unchunked") == "unchunked"
     assert p.serial_s == simulate(program.serial(WORKLOAD), load_device("h200")).makespan_s
-
-
-def test_devices(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "250")
-    table = printed(capsys, "devices")
-    listed = json.loads(printed(capsys, "devices", "--json"))
-    assert [row["name"] for row in listed["devices"]] == device_names()
-    assert all(name in table for name in device_names())
-    shown = printed(capsys, "devices", "show", "h200")
-    assert shown == dump_toml(load_device("h200"))
-    (tmp_path / "x.toml").write_text(shown)
-    assert printed(capsys, "devices", "check", str(tmp_path / "x.toml")).startswith(f"{tmp_path}/x.toml: ok: h200, ")
 
 
 def commands(group: click.Command | None = app, prefix: tuple[str, ...] = ()) -> list[tuple[str, ...]]:

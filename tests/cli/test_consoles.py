@@ -6,8 +6,6 @@ from stamped import printed
 
 from streamsim.report import Table
 
-LOOP = ("loop", "--batch", "64", "--batch-bytes", "64MiB", "--step", "9ms", "--load", "12ms")
-MEASURED = ("explain", *CUT, "--measured", "14.5ms")
 COMMANDS = (
     ("predict", *CUT),
     ("explain", *CUT),

@@ -1,6 +1,5 @@
 """Recordings in the place of schedules: every command that takes a program takes what a profiler recorded of one."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -82,13 +81,3 @@ def test_of_several_cards_the_busiest_is_taken_and_each_can_be(capsys: pytest.Ca
         assert (other_one in capsys.readouterr().err) == (name != "check")
         assert main([*of_file(name, "t.json", "--gpu", "0")]) in (0, 1)
         assert "2 cards" not in capsys.readouterr().err
-
-
-def test_what_is_assumed_of_a_card_is_said(capsys: pytest.CaptureFixture[str]) -> None:
-    """Pageable copies tell nothing of pinned ones, whose rate is assumed for the card's link."""
-    events = json.loads(Path("t.json").read_text())["traceEvents"]
-    for event in events:
-        event["name"] = event["name"].replace("Pinned", "Pageable")
-    Path("t.json").write_text(kineto(*events, deviceProperties=[CARD]))
-    assert main(["whatif", "t.json", "--pin"]) == 0
-    assert "nobody measured its pinned copies" in capsys.readouterr().err

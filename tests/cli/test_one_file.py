@@ -75,18 +75,6 @@ def test_changes_of_a_workload_are_what_predict_makes_of_the_options(
     assert found == figures_of(capsys, "predict", "w.toml", *options.split())["makespan_s"]
 
 
-def test_a_sweep_and_a_prediction_read_the_same_file(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (folder / "w.toml").write_text(WORK + 'chunks = 4\nstreams = 2\ndevice = "a100"\n')
-    wanted = figures_of(capsys, "predict", "w.toml")
-    assert main(["sweep", "--file", "w.toml", "--json"]) == 0
-    (row,) = map(json.loads, capsys.readouterr().out.splitlines())
-    assert (row["makespan_s"], row["chunks"]) == (wanted["makespan_s"], 4)
-    assert main(["sweep", "w.toml", "--chunks", "1..3", "--json"]) == 0
-    assert len(capsys.readouterr().out.splitlines()) == 3
-    assert main(["whatif", "w.toml", "--pin"]) == 0
-    assert "no --device given" not in capsys.readouterr().out
-
-
 def test_init_writes_a_file_whose_every_line_is_read_and_never_over_one(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

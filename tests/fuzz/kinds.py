@@ -207,29 +207,19 @@ def samples() -> list[Input]:
 @cache
 def lines() -> list[Input]:
     """Each command with options that are right."""
-    schedule = {"s.json": dump_schedule(build(WORKLOAD, "depth-first", 2, 2)).decode()}
-    ours: list[tuple[tuple[str, ...], dict[str, str]]] = [
-        (("predict", *ARRAYS, *FEW), {}),
-        (("predict", *ARRAYS, *FEW, "--json"), {}),
-        (("explain", *ARRAYS, *FEW), {}),
-        (("code", *ARRAYS, *FEW, "--as", "schedule"), {}),
-        (("best", *ARRAYS, *MOST_FEW), {}),
-        (SWEEP, {}),
-        (("code", *ARRAYS, *FEW, "--as", "cuda-c++"), {}),
-        (("init", "--schema", "device"), {}),
-        (("check", "s.json"), schedule),
-        (("predict", "s.json"), schedule),
-        (("explain", "t.json"), {"t.json": recording()}),
-    ]
-    validators: list[tuple[tuple[str, ...], dict[str, str]]] = [
-        (("compare", "r.json.gz"), {"r.json.gz": _record()[0]}),
-        (("run", "s.json"), schedule),
-        (("calibrate",), {}),
-        (("tune", *ARRAYS, *MOST_FEW), {}),
-    ]
+    schedule = dump_schedule(build(WORKLOAD, "depth-first", 2, 2)).decode()
+    alone = (
+        *(("predict", *ARRAYS, *FEW), ("predict", *ARRAYS, *FEW, "--json"), ("explain", *ARRAYS, *FEW)),
+        *(("code", *ARRAYS, *FEW, "--as", "schedule"), ("code", *ARRAYS, *FEW, "--as", "cuda-c++")),
+        *(("best", *ARRAYS, *MOST_FEW), SWEEP, ("init", "--schema", "device")),
+    )
     return [
-        *(Input("streamsim", *command) for command in ours),
-        *(Input("streamsim-validate", *command) for command in validators),
+        *(Input("streamsim", command, {}) for command in alone),
+        *_of("streamsim", "s.json", schedule, "check FILE", "predict FILE"),
+        *_of("streamsim", "t.json", recording(), "explain FILE"),
+        *_of("streamsim-validate", "r.json.gz", _record()[0], "compare FILE"),
+        *_of("streamsim-validate", "s.json", schedule, "run FILE"),
+        *(Input("streamsim-validate", command, {}) for command in (("calibrate",), ("tune", *ARRAYS, *MOST_FEW))),
     ]
 
 

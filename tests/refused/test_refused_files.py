@@ -1,6 +1,5 @@
 """What a file of a schedule, workload, layers or device is refused for, and any file in place of another."""
 
-import os
 import tracemalloc
 import zlib
 from collections.abc import Callable
@@ -165,13 +164,6 @@ def test_what_cannot_be_written_leaves_nothing() -> None:
     refusal(partial(program.write_schedule, unwritable, "x"), "...not text that UTF-8 can hold")
     refusal(partial(check_writable, Path("link")), "...there is no folder")
     assert contents() == before
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-@pytest.mark.usefixtures("folder")
-def test_a_file_that_may_not_be_read() -> None:
-    Path("file").chmod(0)
-    refusal(partial(program.read_schedule, Path("file")), "...permission denied")
 
 
 # Files that are too large, and pipes

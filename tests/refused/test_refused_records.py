@@ -172,7 +172,3 @@ CALLS: list[tuple[Callable[..., object], tuple[Any, ...], str]] = [
 @pytest.mark.parametrize(("call", "arguments", "said"), CALLS, ids=range(len(CALLS)))
 def test_a_value_is_refused_in_one_line(call: Callable[..., object], arguments: tuple[Any, ...], said: str) -> None:
     refusal(partial(call, *arguments), said)
-
-
-def test_what_just_fits_is_taken() -> None:
-    check_fits(NEED, 74 << 20, 20 << 20)  # 64 MiB of the card's are kept spare

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from matplotlib.collections import PolyCollection
-from msgspec.structs import replace
 from strategies import MS_KERNEL, d2h, devices, h2d, kernel, make_device, plan, schedules
 
 from streamsim import program, report
@@ -69,19 +68,6 @@ def test_the_bars_of_a_small_schedule() -> None:
         (f"stream 1: {report.H2D}", 2, 22), (f"stream 1: {report.KERNEL}", 27, 37), (f"stream 1: {report.D2H}", 37, 45),
         (f"stream 2: {report.WAITS}", 9, 22), (f"stream 2: {report.H2D}", 22, 42),
     ])  # fmt: skip
-
-
-def test_each_thread_has_a_row_and_its_own_work_is_no_call() -> None:
-    # Thread 1 works for 30 ns and then issues a kernel, in 3 ns; thread 0 issues a copy in 2 ns, then waits for it.
-    ops = (program.HostWork(30e-9, thread=1), replace(kernel(2, 10), thread=1), h2d(0, 20, blocking=True))
-    ax = report.plot_gantt(simulate(plan(*ops), DEVICE))
-    assert row_names(ax)[:2] == ["host thread 0", "host thread 1"]
-    assert row_names(ax)[-2:] == ["default stream", "stream 2"]
-    assert [bar for bar in bars(ax) if bar[0].startswith("host")] == [
-        (f"host thread 0: {report.HOST_WAITS}", 0, 22),
-        (f"host thread 1: {report.HOST_CALL}", 30, 33),
-        (f"host thread 1: {report.HOST_WORK}", 0, 30),
-    ]
 
 
 @given(schedules(), devices())

@@ -16,9 +16,8 @@ from streamsim.device import Device, KernelCost, number_names, with_values
 from streamsim.errors import InputError
 from streamsim.model import simulate
 from streamsim.program import Kernel, Op, RecordEvent, Schedule, WaitEvent
-from streamsim_validate.calibrate import Samples, all_probes, fits, measure_probes, probes, read_samples, write_samples
+from streamsim_validate.calibrate import Samples, all_probes, fits, probes, read_samples, write_samples
 from streamsim_validate.calibrate.fits import Link, cold_link, fit_programs, warm_link
-from streamsim_validate.calibrate.samples import PARTS, REPEATS
 from streamsim_validate.compare import predict_device_s
 from streamsim_validate.records import PACE_CHAIN, Chain, Timing, closed, rows_of
 
@@ -126,27 +125,6 @@ def test_a_host_that_is_slow_for_some_programs_has_the_calls_of_the_pace_beside_
     }
     paces_s = {chain: [speeds[chain] * pace_s for pace_s in paces] for chain, paces in samples().paces_s.items()}
     assert fit_programs(of_runs(timings, paces_s)).calls == pytest.approx(fit_programs(samples()).calls)
-
-
-def test_programs_are_measured_with_the_pace_beside_each_run_and_other_probes_without(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """A probe of each part, on an emulated card: each in every round that counts, what scatters most more often."""
-    wanted = {Chain("kernel sincos(2)", 4096, 8): 1, Chain("h2d", 64 * probes.KI, 8): 2, PACE_CHAIN: 1}
-    wanted |= {Chain("program ring", 2, 8): 4, Chain("program depth-first", 2, 4): 4}
-    some = [probe for probe in all_probes(CARD.resident_threads) if probe[0] in wanted]
-    assert len(some) == len(wanted)
-    monkeypatch.setattr("streamsim_validate.calibrate.probes.all_probes", lambda _: iter(some))
-    steps: list[str] = []
-    found = measure_probes(cuda.fake_gpu()[0], on_step=lambda what, _i, _n: steps.append(what))
-    assert {chain: len(runs) for chain, runs in found.timings.items()} == {
-        chain: REPEATS * times for chain, times in wanted.items()
-    }
-    assert {chain: len(paces) for chain, paces in found.paces_s.items()} == {
-        chain: 4 * REPEATS for chain in wanted if is_program(chain)
-    }
-    assert min(min(paces) for paces in found.paces_s.values()) > 0
-    assert tuple(dict.fromkeys(steps)) == PARTS
 
 
 def test_the_pageable_rate_is_that_of_cold_memory_with_the_warm_one_beside_it() -> None:

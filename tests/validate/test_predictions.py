@@ -370,20 +370,6 @@ def test_kernels_take_what_they_took_in_chains_less_the_hand_over_by_hand() -> N
     assert durations_us(3, 30, 40)[0] == pytest.approx(28)
 
 
-def test_the_classes_and_the_choices_by_hand() -> None:
-    """Where calls took four fifths of its time or more they set it, whatever was predicted.
-
-    Two chunks over one stream are predicted to take longer than one, and took 10 % less; a third takes 4 % less.
-    """
-    limit_us = 12 / 0.8
-    rows = compare(of_programs(a_program(1, 0.001, limit_us - 0.01), a_program(2, 0.001, 2 * limit_us + 0.01))).rows
-    assert [row.klass for row in rows] == [HOST_BOUND, DEVICE_BOUND]
-    entries = a_program(1, 100, 140), a_program(2, 100, 126), a_program(1, 9, 104, elements=4000)
-    found = compare(of_programs(*entries, a_program(2, 9, 100, elements=4000)))
-    assert sorted(choice.regret for choice in found.choices_of("cupy")) == pytest.approx([0.04, 140 / 126 - 1])
-    assert found.choices_of("cup") == []
-
-
 def test_intervals_are_as_wide_as_the_link_varied_from_run_to_run() -> None:
     """Copies beside the runs of every program took 1, e^0.2 and e^-0.2 times as long: 0.2 * sqrt(2/3) uncertain, 0.163.
 

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from streamsim.errors import InputError
 from streamsim.lowering import QueueOwners
-from streamsim.program import Schedule, depth_first, serial
+from streamsim.program import Schedule, depth_first
 from streamsim_validate.gpu import CONNECTIONS_VARIABLE, Bench, Gpu, connections
 from streamsim_validate.gpu.card import device_lock, equal_queues
 from streamsim_validate.gpu.replayer import QueueOrder
@@ -128,15 +128,6 @@ def test_what_may_disturb_the_order_has_it_restored_before_and_after(disturbing:
     for schedule, restored in ((disturbing, 2), (disturbing, 3), (program(8), 4), (program(8), 4)):
         order.before(schedule)
         assert cuda.uses == restored * once
-
-
-@pytest.mark.parametrize("queues", [0, 1])
-def test_with_one_queue_or_an_unknown_number_nothing_is_done(queues: int) -> None:
-    order, cuda, _ = emulated(queues)
-    order.before(program(9))
-    order.lose()
-    order.before(serial(WORKLOAD, 4))
-    assert cuda.uses == 0
 
 
 # The card's checks: the lock, the errors, the versions
