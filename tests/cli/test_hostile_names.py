@@ -18,7 +18,7 @@ from made_recordings import kernel, kineto, pipeline, span
 
 from streamsim import program
 from streamsim.cli import main
-from streamsim.device import load_device, parse_device
+from streamsim.device import load_device
 from streamsim.errors import FORMULA, from_cell, printable, to_cell
 from streamsim.files import write_toml
 
@@ -93,18 +93,6 @@ def test_no_control_character_of_a_file_is_printed(name: str) -> None:
         assert not unsafe(said(*command)), command
     shown = "".join(said("predict", "schedule.json", "--device", "card.toml").split())
     assert "".join(printable(name).split())[:4] in shown
-
-
-@pytest.mark.parametrize("name", HOSTILE)
-def test_what_belongs_into_a_file_holds_the_name_and_no_control_character(name: str) -> None:
-    files(name)
-    profile = said("devices", "show", "card.toml")
-    schedule = said("code", "--as", "schedule", "--layers", "layers.toml")
-    assert parse_device(profile).name == name
-    assert any(
-        isinstance(op, program.Kernel) and op.name == name for op in program.parse_schedule(schedule.encode()).ops
-    )
-    assert set(unsafe(profile + schedule)) <= {"\t", "\u202e"}  # which no terminal obeys
 
 
 # CSV

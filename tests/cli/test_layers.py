@@ -9,10 +9,8 @@ from stamped import figures, printed, unstamped
 
 from streamsim.advice import explain
 from streamsim.analysis import predict
-from streamsim.code import code_of_schedule
 from streamsim.files import write_toml
 from streamsim.program import Layer, Layers, Offload, WorkloadKernel, parse_schedule
-from streamsim.search import best_offload
 
 TIMES = ((40_000_000, 900e-6), (90_000_000, 500e-6), (10_000_000, 3e-3))
 MODEL = Layers(tuple(Layer(n_bytes, (WorkloadKernel(duration_s=seconds),)) for n_bytes, seconds in TIMES), passes=2)
@@ -45,14 +43,6 @@ def test_predict_schedule_and_explain_say_what_the_library_says(capsys: pytest.C
     assert inputs["layers"]["passes"] == 3
     assert explained["makespan_s"] == explain(schedule, "a100").makespan_s
     assert parse_schedule(printed(capsys, "code", "--as", "schedule", *options).encode()) == schedule
-
-
-def test_code_and_best_write_the_program(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
-    out = printed(capsys, "code", "--layers", "model.toml", *OPTIONS, "--device", "a100", "--as", "pytorch")
-    assert out == code_of_schedule(CONFIG.schedule(replace(MODEL, passes=3, direction="both")), "pytorch")
-    printed(capsys, "best", "--layers", "model.toml", "--memory-limit", "140MB", "--as", "pytorch", "-o", "best.py")
-    found = best_offload(MODEL, "h200:pytorch", 140_000_000)  # with the calls of the library
-    assert (folder / "best.py").read_text() == code_of_schedule(found.simplest.config.schedule(MODEL), "pytorch")
 
 
 @pytest.mark.parametrize("limit", ["200MB", "300MB", "1GB"])

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from matplotlib.collections import PolyCollection
-from strategies import MS_KERNEL, d2h, devices, h2d, kernel, make_device, plan, schedules
+from strategies import d2h, devices, h2d, kernel, make_device, plan, schedules
 
 from streamsim import program, report
 from streamsim.device import Device
@@ -90,25 +90,6 @@ def test_bars_are_the_spans_of_the_time_line_and_hide_no_other(schedule: program
     for one, other in combinations(boxes, 2):  # side by side, or one above another
         apart = one.x1 <= other.x0 + 1e-9 or other.x1 <= one.x0 + 1e-9
         assert apart or one.y1 <= other.y0 + 1e-9 or other.y1 <= one.y0 + 1e-9
-
-
-# Numbers
-
-
-@pytest.mark.parametrize("order", ["depth-first", "breadth-first", "prefetch"])
-def test_the_number_of_an_op_is_its_chunk(order: program.Order) -> None:
-    # Each element is a chunk, and chunk i (from 0) reads byte 4 i and 8 i of the two inputs and writes byte 4 i:
-    # the host offsets of its copies tell the chunk.
-    schedule = program.Config(order, 5, 1 if order == "prefetch" else 2).schedule(
-        program.Workload(5, (4, 8), (4,), (MS_KERNEL,))
-    )
-    found = list(zip(schedule.ops, report.numbers(schedule), strict=True))
-    for op, number in found:
-        if isinstance(op, program.Copy):
-            assert op.host is not None
-            assert number == op.host.offset // op.bytes + 1
-        assert isinstance(op, program.Copy | program.Kernel) or number == 0
-    assert [number for op, number in found if isinstance(op, program.Kernel)] == [1, 2, 3, 4, 5]
 
 
 # Files

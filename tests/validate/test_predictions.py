@@ -18,7 +18,7 @@ from once import compare_once
 from strategies import make_device
 
 from streamsim import load_device
-from streamsim.device import HOST_TIMES, Device, FrontEnd, changed, mean_of
+from streamsim.device import HOST_TIMES, Device, FrontEnd
 from streamsim.model import simulate
 from streamsim.program import Kernel
 from streamsim_validate import records
@@ -207,13 +207,6 @@ def test_a_host_has_one_speed() -> None:
     late = found.of(early_and_late()[1]).host
     for name in records.CallCosts._fields:
         assert getattr(late, name) == pytest.approx(found.speeds[2] * getattr(H200.host, name))
-
-
-def test_a_runs_profile_is_the_mean_of_its_calibrations() -> None:
-    one, other = (changed(H200, {"h2d.bandwidth": bandwidth}) for bandwidth in ("50GB/s", "60GB/s"))
-    run = replace(a_run((), ()), before=plain(one), after=plain(other))
-    assert profiles_of(run).whole == mean_of(one, other).with_connections(CONNECTIONS)
-    assert profiles_of(replace(run, before=None)).whole == other.with_connections(CONNECTIONS)
 
 
 def test_no_schedules_own_times_move_its_prediction() -> None:

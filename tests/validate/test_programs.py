@@ -309,13 +309,3 @@ def test_the_workloads_front_end_is_what_is_measured_unless_told_otherwise(
     assert (found["device"], found["record"], len(found["tried"])) == (device, "t.json.gz", 2)
     assert found["tried"][0]["predicted_s"] == min(tried["predicted_s"] for tried in found["tried"])
     assert read_record("t.json.gz").suite == suite
-
-
-def test_without_nvcc_it_says_so_before_the_card_is_opened(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(cli, "open_gpu", lambda _: pytest.fail("opens the card"))
-    monkeypatch.setenv("PATH", "")
-    line = "tune --h2d 64KiB --kernel 20us --d2h 64KiB -o t.json.gz --as cuda-c++"
-    assert main(line.split()) == 2
-    assert "--as cuda-c++: no nvcc to compile it with" in capsys.readouterr().err
