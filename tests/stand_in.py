@@ -18,9 +18,9 @@ def open_gpu(device=0):
     cuda.fail_at = lambda name, arguments: time.sleep({WAIT_S} * (name == "eventElapsedTime"))
     yield gpu
 
-streamsim_validate.run.campaign.open_gpu = open_gpu
+streamsim_validate.run.campaign.hardware.open_gpu = open_gpu
 streamsim_validate.run.measuring.GROUP_SIZE = {FEW}
-streamsim_validate.run.campaign.import_cupy = lambda: None
+streamsim_validate.run.campaign.hardware.import_cupy = lambda: None
 """
 
 
