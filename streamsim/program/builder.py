@@ -56,17 +56,18 @@ class Stream:
         A side may be a size or None. It is then memory that no other op uses, pinned on the host. ``blocking``: the
         host waits until the copy is done. Raises InputError if the sides differ in size.
         """
-        self._copy("h2d", source, to, blocking)
+        self._copy("h2d", to, source, blocking)
 
     def copy_out(self, to: Side = None, source: Side = None, *, blocking: bool = False) -> None:
         """Copy to the host memory ``to`` from the device memory ``source``; see :meth:`copy_in`."""
         self._copy("d2h", to, source, blocking)
 
-    def _copy(self, direction: calls.Direction, host: Side, card: Side, blocking: bool) -> None:
-        sides = [side for side in (host, card) if side is not None]
+    def _copy(self, direction: calls.Direction, to: Side, source: Side, blocking: bool) -> None:
+        sides = [side for side in (to, source) if side is not None]
         sizes = {side.bytes if isinstance(side, Region) else _read(parse_bytes, side, "size") for side in sides}
         if len(sizes) != 1:
-            raise InputError(f"to, source = {shown(host)}, {shown(card)}: a copy needs one size, such as 64MiB")
+            raise InputError(f"to, source = {shown(to)}, {shown(source)}: a copy needs one size, such as 64MiB")
+        host, card = (source, to) if direction == "h2d" else (to, source)
         on_host, on_card = (None if isinstance(side, int | str) else side for side in (host, card))
         self.issue(calls.Copy(direction, sizes.pop(), self.number, on_host, on_card, blocking))
 

@@ -74,7 +74,8 @@ S, X, H = P.stream(), P.device("x", 64), P.pinned("h", 64)
 OTHER_EVENT = OTHER.stream().record()
 BUILDER: Refused = [
     (lambda: S.wait(OTHER_EVENT), "event...: expected an event, as record() gives it in this program"),
-    (lambda: S.copy_in(X, H[:8]), "to, source...: a copy needs one size"),
+    (lambda: S.copy_in(X, H[:8]), "to, source...'x'...'h'...: a copy needs one size"),
+    (lambda: S.copy_out(H[:8], X), "to, source...'h'...'x'...: a copy needs one size"),
     (lambda: X[60:65], "x[60:65]: expected whole numbers of bytes, ascending, from 0 to 64"),
     (lambda: X[0:8:2], "x[...: expected a slice of bytes"),
     (lambda: P.schedule(), "ops = []: an empty schedule has nothing to predict"),
