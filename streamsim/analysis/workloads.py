@@ -129,7 +129,8 @@ def kernel_assumptions(workload: Workload, chunks: int, device: Device, launch: 
     found = []
     for kernel in (kernel for kernel in workload.kernels if kernel.is_timed):
         alone, whole_s = replace(workload, kernels=(kernel,)).in_chunks(chunks), kernel.whole_s(workload.work)
-        launches = [(alone.launches(part)[0], part.many * alone.launches_of_chunk) for part in alone.cut(chunks)]
+        runs = ((part.many, alone.kernels_of(part)) for part in alone.cut(chunks))
+        launches = [(one, chunks_alike * many) for chunks_alike, kernels in runs for one, many in kernels]
         floor_s = device.compute.floor_s if launch == "live" else 0.0
         taken_s = sum(many * device.occupancy(one, floor_s > 0).alone_s for one, many in launches)
         known_s = whole_s if chunks == 1 else max(whole_s, floor_s * sum(many for _, many in launches))
@@ -142,5 +143,7 @@ def kernel_assumptions(workload: Workload, chunks: int, device: Device, launch: 
             found.append(f"{said}; {each}, {taken} in all; if each launch {other}")
         elif not kernel.threads and abs(taken_s - known_s) > DECIDES * known_s:
             known = "if you know better, say threads=N or a part's time, as 9us@1/64"
-            found.append(f"{said}; launched in {counted(chunks, 'chunk')}, it takes {taken} in all; {known}")
+            threads = alone.threads(kernel)
+            assumed = f", as it is taken to have {threads:,} threads" if threads else ""
+            found.append(f"{said}; launched in {counted(chunks, 'chunk')}, it takes {taken} in all{assumed}; {known}")
     return found
