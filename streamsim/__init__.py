@@ -52,20 +52,8 @@ from streamsim.transform import Change
 __version__ = version("streamsim")
 __all__ = ["Answer", "Best", "Explanation", "Measured", "Prediction", "Timeline", "answer_of", "simulate"]
 __all__ += ["best", "check", "code_of", "diagnose", "explain", "loop_advice", "predict", "sweep", "what_if"]
-__all__ += [
-    "Change",
-    "Config",
-    "Grid",
-    "Layer",
-    "Layers",
-    "Loop",
-    "Offload",
-    "Program",
-    "Recording",
-    "Schedule",
-    "Sweep",
-]
-__all__ += ["Workload", "WorkloadKernel", "read_workload", "workload_of_sizes"]
+__all__ += ["Change", "Config", "Grid", "Layer", "Layers", "Loop", "Offload", "Program", "Recording", "Schedule"]
+__all__ += ["Sweep", "Workload", "WorkloadKernel", "read_workload", "workload_of_sizes"]
 __all__ += ["breadth_first", "build", "depth_first", "prefetch", "ring", "serial"]
 __all__ += ["read_layers", "read_recording", "read_schedule", "write_schedule"]
 __all__ += ["Device", "InputError", "__version__", "device_names", "load_device"]

@@ -231,9 +231,8 @@ class Tries:
             self.first = unchanged._replace(schedule=repaired(unchanged.schedule, check(unchanged.schedule)))
         self.timeline = simulate_one_of_many(*unchanged[:2], many=many)
         self.before = Trial(transform.Changed(unchanged), (), unchanged.seconds_of(self.timeline), 1.0)
-        self._chains: dict[tuple[str, ...], transform.Changed | None] = {
-            (): transform.Changed(self.first)
-        }  # by options
+        # By options.
+        self._chains: dict[tuple[str, ...], transform.Changed | None] = {(): transform.Changed(self.first)}
         self._made: dict[tuple[str, ...], Trial | None] = {}
         self._left_ops = budget_ops
         self._open: dict[tuple[str, ...], bool] = {}  # kinds tried alone: True if one can be made and is not strong

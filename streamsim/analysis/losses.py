@@ -161,9 +161,8 @@ BUDGET = 20_000  # ops simulated for an exact split; beyond, two orders
 def has_few_connections(work: transform.Work) -> bool:
     """Return True if streams must share a hardware queue in front of some engine."""
     least = min(work.device.connections, work.device.copy_engines.connections)
-    return (
-        len({stream or 1 for stream in transform.working_streams(work.schedule)}) > least
-    )  # the legacy one uses stream 1's
+    used = {stream or 1 for stream in transform.working_streams(work.schedule)}  # the legacy one uses stream 1's
+    return len(used) > least
 
 
 def _with(work: transform.Work, change: Callable[[Op], Op], device: Device) -> transform.Work:

@@ -194,11 +194,8 @@ def _floats(where: str, n_bytes: int) -> int:
 def _written_ops(schedule: program.Schedule) -> list[program.Op]:
     """Return the ops but for the last synchronisations: the program waits for the card at its end."""
     ops = list(schedule.ops)
-    while (
-        ops
-        and isinstance(ops[-1], program.Synchronize)
-        and (schedule.launch == "graph" or ops[-1] == program.Synchronize())
-    ):
+    is_graph, whole_card = schedule.launch == "graph", program.Synchronize()
+    while ops and (ops[-1] == whole_card or (is_graph and isinstance(ops[-1], program.Synchronize))):
         ops.pop()
     if len(ops) > MOST_OPS:
         raise InputError(

@@ -346,13 +346,17 @@ def _check_regions(i: int, op: Copy | Kernel, buffers: dict[str, Buffer]) -> Non
     else:
         used = [("reads", region) for region in op.reads] + [("writes", region) for region in op.writes]
     for field, region in used:
-        buffer = buffers.get(region.buffer)
-        is_misplaced = buffer is not None and (buffer.memory == "device") is (field == "host")
-        if buffer is None or is_misplaced or region.offset + region.bytes > buffer.bytes:
-            why = f"bytes to {buffer.bytes}" if buffer else "a buffer that is declared in buffers"
-            why = f"{'pinned or pageable' if field == 'host' else 'device'} memory" if is_misplaced else why
-            reach = f"{region.buffer!r}, bytes {region.offset}..{region.offset + region.bytes}"
-            raise errors.InputError(f"ops[{i}].{field}.buffer = {reach}: expected {why}")
+        buffer, end = buffers.get(region.buffer), region.offset + region.bytes
+        if buffer is None:
+            expected = "a buffer that is declared in buffers"
+        elif (buffer.memory == "device") is (field == "host"):
+            expected = "pinned or pageable memory" if field == "host" else "device memory"
+        elif end > buffer.bytes:
+            expected = f"bytes to {buffer.bytes}"
+        else:
+            continue
+        reach = f"{region.buffer!r}, bytes {region.offset}..{end}"
+        raise errors.InputError(f"ops[{i}].{field}.buffer = {reach}: expected {expected}")
 
 
 def _check_capturable(schedule: Schedule) -> None:

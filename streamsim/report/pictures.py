@@ -67,13 +67,13 @@ HANDLE_IN, LETTER_IN, LEAST_TITLE = 0.5, 0.066, 20  # a legend's colour with its
 DIGIT_IN, NUMBERED_IN, EDGED_IN = 0.06, 0.02, 0.03  # a digit, the room around a number, the least bar with an edge
 
 
-def plot_gantt(timeline: Timeline, ax: Axes | None = None, until_s: float | None = None) -> Axes:
+def plot_gantt(timeline: Timeline, ax: Axes | None = None) -> Axes:
     """Draw ``timeline`` into ``ax`` and return it; without ``ax`` into a new figure.
 
     The numbers on bars are chunks (from 1) where every chunk has the same ops, otherwise the ops of a kind in issue
-    order. ``until_s``: where the time axis ends, to compare time lines (without it: at the last bar's end).
+    order.
     """
-    return _draw([(_title(timeline), _rows(timeline))], None if ax is None else [ax], until_s)[0]
+    return _draw([(_title(timeline), _rows(timeline))], None if ax is None else [ax])[0]
 
 
 def plot_gantts(timelines: Mapping[str, Timeline]) -> list[Axes]:
@@ -261,7 +261,6 @@ def _lost_row(explanation: Explanation) -> tuple[_Row, dict[str, str]]:
 def _draw(
     charts: Sequence[tuple[str, list[_Row]]],
     panels: list[Axes] | None = None,
-    until_s: float | None = None,
     colours: dict[str, str] = COLOURS,
 ) -> list[Axes]:
     """Draw charts, each a title and its rows, one above the other on one scale, with one legend below.
@@ -272,7 +271,7 @@ def _draw(
     panels = panels or _new_axes([of_chart for _, of_chart in charts], max(1, len(colours) - len(COLOURS)))
     last_s = max((int(row.spans[2].max(initial=0)) for row in rows), default=0) / TICKS_PER_S
     for ax, (title, of_chart) in zip(panels, charts, strict=True):
-        chart = _Chart(of_chart, ax, until_s or last_s or S_PER_TICK, colours)
+        chart = _Chart(of_chart, ax, last_s or S_PER_TICK, colours)
         chart.draw()
         if ax is panels[-1]:
             chart.draw_legend(sorted({kind for row in rows for kind in row.spans[0].tolist()}))

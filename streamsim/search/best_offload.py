@@ -288,11 +288,8 @@ class LayerCosts:
     def __init__(self, layers: program.Layers, device: Device) -> None:
         calls, steps = call_ticks("live", device), layers.steps
         self.layers, self.device = layers, device
-        self.kernel_call, self.record_call, self.submit = (
-            calls[program.Kernel],
-            calls[program.RecordEvent],
-            ticks(device.host.submit_s),
-        )
+        self.kernel_call, self.record_call = calls[program.Kernel], calls[program.RecordEvent]
+        self.submit = ticks(device.host.submit_s)
         self.fetch_calls = calls[program.WaitEvent] + calls[program.Copy] + calls[program.RecordEvent]
         self.weights: Ints = np.array([step.weight_bytes for step in steps], np.int64)
         rates = [rate_of(device, "h2d", n, False).duration(n << BYTE_BITS) for n in self.weights.tolist()]

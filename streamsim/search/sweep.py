@@ -319,8 +319,10 @@ def predict_block(sweep: Sweep, start: int, stop: int, fast: bool, threads: int 
         head = {name: cells[name] for name in columns if name in cells}
         within = known_within(device) or None
         keys = [(config.chunks if workload.host_work_s else 1, config.memory) for config in configs]
-        unlike = {key: program.Config(chunks=key[0], memory=key[1]) for key in keys}
-        serial = {key: serial_ticks(workload, config, device, fast) for key, config in unlike.items()}
+        serial = {
+            (chunks, memory): serial_ticks(workload, program.Config(chunks=chunks, memory=memory), device, fast)
+            for chunks, memory in {*keys}
+        }
         all_ticks = evaluate_ticks(workload, configs, device, fast, threads)
         for config, key, took in zip(configs, keys, all_ticks, strict=True):
             took_s, alone_s = took / TICKS_PER_S, serial[key] / TICKS_PER_S

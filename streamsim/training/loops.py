@@ -89,16 +89,16 @@ def _read(step: Sequence[_Timed], pageable: frozenset[str]) -> _Step | None:
     copy = max(loads, key=lambda op: op.bytes)
     calls = (op for op in ops if not isinstance(op, program.HostWork))
     recorded = {op.event for op in ops[:begun] if isinstance(op, program.RecordEvent)}
+    waits_at_copy_back = any(isinstance(op, program.Copy) and op.direction == "d2h" and op.blocking for op in ops)
     return _Step(
-        sum(op.bytes for op in loads),
-        fsum(card_s for op, _, card_s in step if isinstance(op, program.Kernel)),
-        fsum(s for op, s, _ in step if not isinstance(op, NO_CALLS_OF_THE_STEP) and not _is_own_work(op)),
-        fsum(s for op, s, _ in step if _is_own_work(op)),
-        copy.uses_host(pageable),
-        copy.blocking or any(op is copy and _waits_for(after, copy) for op, after in pairwise(calls)),
-        any(isinstance(op, program.Synchronize) for op in ops[begun:])
-        or any(isinstance(op, program.Copy) and op.direction == "d2h" and op.blocking for op in ops),
-        any(isinstance(op, program.WaitEvent) and op.event in recorded for op in ops[:begun]),
+        batch_bytes=sum(op.bytes for op in loads),
+        step_s=fsum(card_s for op, _, card_s in step if isinstance(op, program.Kernel)),
+        issue_s=fsum(s for op, s, _ in step if not isinstance(op, NO_CALLS_OF_THE_STEP) and not _is_own_work(op)),
+        load_s=fsum(s for op, s, _ in step if _is_own_work(op)),
+        is_pageable=copy.uses_host(pageable),
+        holds_host=copy.blocking or any(op is copy and _waits_for(after, copy) for op, after in pairwise(calls)),
+        reads_back=waits_at_copy_back or any(isinstance(op, program.Synchronize) for op in ops[begun:]),
+        waits_for_own_copy=any(isinstance(op, program.WaitEvent) and op.event in recorded for op in ops[:begun]),
     )
 
 

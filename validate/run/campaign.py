@@ -37,10 +37,7 @@ from streamsim_validate.run.programs import Programs
 from streamsim_validate.suites import PROGRAM_COUNT, RANDOM, RANDOM_COUNT, drawn_programs, suite, suite_connections
 
 REPEATS = 11
-DRAWN = {
-    RANDOM: RANDOM_COUNT,
-    records.PROGRAMS: PROGRAM_COUNT,
-}  # the suites that are, and how many unless told otherwise
+DRAWN = {RANDOM: RANDOM_COUNT, records.PROGRAMS: PROGRAM_COUNT}  # suites, and how many unless told otherwise
 COMPLAINT = "streamsim-validate: error: "  # a dying context may print more after it
 TIMES = 4  # of a repeat
 STDERR = 2  # the process's progress goes there
