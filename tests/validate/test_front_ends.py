@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from streamsim.device import TIMES
 from streamsim.errors import InputError
 from streamsim_validate.calibrate import front_ends
+from streamsim_validate.gpu import Calls
 
 SOURCE = "measured: by hand"
 
@@ -40,7 +41,7 @@ class Costs(NamedTuple):
     first_launch: float = 0.0
 
 
-class Emulated:
+class Emulated(Calls):
     """A library whose calls take what they are told on a clock of its own."""
 
     name, version = "emulated", "a library of nobody"

@@ -5,9 +5,8 @@ on an empty stream into the command, in a call that takes longer. A library is i
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -20,11 +19,14 @@ SPIN_CYCLES = 20_000_000  # some 10 ms, in which the host makes all calls of a c
 SPIN = 'extern "C" __global__ void spin(long long n) { long long t = clock64(); while (clock64() - t < n) {} }'
 
 
-class Calls(Protocol):
+class Calls:
     """The calls of a library. ``turn``, below ``SLICES``, chooses the slices, the stream and the event."""
 
     name: str  # of the front end
     version: str  # of the library, in words
+    synchronize: Callable[[], object]  # waits for the whole device
+    _streams: list[Any]
+    _events: list[Any]
 
     def copy_in(self, turn: int) -> None:
         """Copy a slice of pinned memory to the card, and take the slice that kernels read."""
@@ -40,37 +42,22 @@ class Calls(Protocol):
 
     def linear(self, turn: int) -> None:
         """Run a linear layer, whose output is new memory. Raises NotImplementedError if the library has none."""
+        raise NotImplementedError
 
     def record(self, turn: int) -> None:
         """Record an event."""
-
-    def wait(self, turn: int) -> None:
-        """Wait in a stream for a recorded event."""
-
-    def entered(self, turn: int) -> AbstractContextManager[Any]:
-        """Return a context in which a stream is the current one."""
-
-    def synchronize(self) -> None:
-        """Wait for the whole device."""
-
-
-class _Streams:
-    """Streams and events, which both libraries call alike."""
-
-    _streams: list[Any]
-    _events: list[Any]
-
-    def record(self, turn: int) -> None:
         self._events[turn].record(self._streams[turn % STREAMS])
 
     def wait(self, turn: int) -> None:
+        """Wait in a stream for a recorded event."""
         self._streams[turn % STREAMS].wait_event(self._events[turn])
 
     def entered(self, turn: int) -> Any:
+        """Return a context in which a stream is the current one."""
         return self._streams[turn % STREAMS]
 
 
-class CupyCalls(_Streams):
+class CupyCalls(Calls):
     """CuPy's arrays: ``set``, ``get`` and an ElementwiseKernel."""
 
     name = "cupy"
@@ -105,9 +92,6 @@ class CupyCalls(_Streams):
     def other(self, turn: int) -> None:  # noqa: ARG002 - whichever the turn
         self._other(self._read, 2, self._written)
 
-    def linear(self, turn: int) -> None:
-        raise NotImplementedError
-
     def chain_s(self, launch: Callable[[Any, Any], object], floats: int, length: int) -> float:
         """Return the card's seconds for ``length`` calls of ``launch(x, y)``, all issued before the first one runs.
 
@@ -126,7 +110,7 @@ class CupyCalls(_Streams):
         return float(cupy.cuda.get_elapsed_time(begin, end)) * S_PER_MS
 
 
-class PytorchCalls(_Streams):
+class PytorchCalls(Calls):
     """PyTorch's tensors: ``copy_(..., non_blocking=True)`` and an eager operation."""
 
     name = "pytorch"
