@@ -23,7 +23,7 @@ from streamsim.errors import InputError
 from streamsim.lowering import QueueOwners
 from streamsim.program import Schedule, depth_first
 from streamsim_validate.gpu import CONNECTIONS_VARIABLE, Bench, Gpu, connections
-from streamsim_validate.gpu.card import device_lock, equal_queues
+from streamsim_validate.gpu.card import device_lock
 from streamsim_validate.gpu.replayer import QueueOrder
 from streamsim_validate.records.record import legacy
 from streamsim_validate.suites import sincos
@@ -198,4 +198,4 @@ def test_connections_as_the_driver_reads_them(
 ) -> None:
     """The order of the queues is restored only if their number is set."""
     monkeypatch.setenv(CONNECTIONS_VARIABLE, value)
-    assert (connections(), equal_queues()) == (found, known)
+    assert (connections(), connections(if_not_set=0)) == (found, known)

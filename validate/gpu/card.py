@@ -13,6 +13,7 @@ import sys
 import tempfile
 import types
 from collections.abc import Iterator, Sequence
+from importlib import import_module
 from itertools import chain
 from typing import Any, Literal
 
@@ -52,11 +53,6 @@ class Gpu:
         self.cuda, self.card, self.queues, self.number = cuda, card, queues, number
         self._streams: dict[Pool, list[int]] = {"non-blocking": [], "blocking": [], "holder": []}
         self._events: dict[EventPool, list[int]] = {"live": [], "captured": [], "timing": []}
-
-    @property
-    def threads(self) -> int:
-        """The threads that the card holds at once."""
-        return self.card.multiprocessors * self.card.threads_per_multiprocessor
 
     def streams(self, kinds: Sequence[Pool]) -> list[int]:
         """Return the addresses of streams 0 (legacy default), 1, 2, ... of a schedule with these kinds of stream."""
@@ -138,13 +134,11 @@ def first_error_line(log: str) -> str:
 def import_cupy() -> types.ModuleType:
     """Return CuPy. Raises NoGpuError, which says how to install it."""
     try:
-        import cupy
+        return import_module("cupy")
     except ImportError as error:
         missing = error.name == "cupy"
         reason = "CuPy is not installed" if missing else f"CuPy cannot be imported ({str(error).splitlines()[0]})"
         raise NoGpuError(f"{reason}: {INSTALL}") from error
-    module: types.ModuleType = cupy
-    return module
 
 
 @contextlib.contextmanager
@@ -166,7 +160,7 @@ def open_gpu(device: int = 0) -> Iterator[Gpu]:
     with device_lock(runtime.deviceGetPCIBusId(device)), cupy.cuda.Device(device):
         try:
             runtime.memGetInfo()  # makes the context, which reads the number of connections
-            gpu = Gpu(CupyCuda(cupy), describe_card(cupy, device), equal_queues(), device)
+            gpu = Gpu(CupyCuda(cupy), describe_card(cupy, device), connections(if_not_set=0), device)
         except runtime.CUDARuntimeError as error:
             raise NoGpuError(f"device = {device}: the GPU cannot be used ({error})") from error
         try:
@@ -210,18 +204,14 @@ def driver_version() -> str:
     return "unknown"
 
 
-def connections() -> int:
-    """Return the number of hardware queues of a context that this process makes."""
-    value = os.environ.get(CONNECTIONS_VARIABLE, "")
-    return min(32, max(1, int(value))) if value.isdigit() else DEFAULT_CONNECTIONS
+def connections(if_not_set: int = DEFAULT_CONNECTIONS) -> int:
+    """Return the number of hardware queues of a context that this process makes.
 
-
-def equal_queues() -> int:
-    """Return the number of hardware queues in front of every engine, 0 if the variable is not set.
-
-    Without the variable an engine may have fewer: on an H200, the copy engines have 4 and the compute engine has 8.
+    ``if_not_set``: the number without the variable. An engine may then have fewer than the default: on an H200, the
+    copy engines have 4 and the compute engine has 8.
     """
-    return connections() if os.environ.get(CONNECTIONS_VARIABLE, "").isdigit() else 0
+    value = os.environ.get(CONNECTIONS_VARIABLE, "")
+    return min(32, max(1, int(value))) if value.isdigit() else if_not_set
 
 
 @contextlib.contextmanager

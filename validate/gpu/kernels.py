@@ -87,15 +87,12 @@ def find_kernel(kernel: Kernel) -> KernelSpec:
     A name that is not registered stands for a kernel that takes ``duration_s``: see :data:`SPIN` and :func:`stand_in`.
     Raises InputError if such a kernel has no duration.
     """
-    spec = _REGISTRY.get(kernel.name)
-    if spec is not None:
-        return spec
-    if kernel.duration_s is None:
+    if kernel.name not in _REGISTRY and kernel.duration_s is None:
         raise InputError(
             f"kernel {kernel.name!r}: neither a known kernel ({', '.join(sorted(_REGISTRY))}) nor given a duration_s;"
             " register it, or give it a duration_s"
         )
-    return SPIN
+    return _REGISTRY.get(kernel.name, SPIN)
 
 
 THREADS_PER_BLOCK = 256

@@ -11,9 +11,9 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +50,10 @@ class Compiled:
 
         Raises InputError if it does not compile, or does not print them.
         """
-        program = self._compiled(text)
+        self.prepare([text])
+        program = self._programs[text]
+        if isinstance(program, InputError):
+            raise program
         done = subprocess.run([program, *words], capture_output=True, text=True, env=self._environment, check=False)
         try:
             found: dict[str, Any] = {}
@@ -72,13 +75,6 @@ class Compiled:
                 self._programs[new[done]] = found
         finally:
             pool.shutdown(cancel_futures=True)  # Ctrl-C waits for those that have begun
-
-    def _compiled(self, text: str) -> Path:
-        self.prepare([text])
-        found = self._programs[text]
-        if isinstance(found, InputError):
-            raise found
-        return found
 
     def _built(self, text: str, number: int) -> Path | InputError:
         program = Path(self._folder.name) / f"pipeline{number}"
@@ -258,14 +254,9 @@ def probes() -> str:
     return plain.partition(MAIN)[0] + SIZES + PROBES + ALONE
 
 
-@contextmanager
-def compiled_rounds(card: int = 0) -> Iterator[Compiled | None]:
-    """Yield the calls of compiled programs to be probed; None if there is no compiler."""
-    if not has_nvcc():
-        yield None
-        return
-    with closing(Compiled(card)) as rounds:
-        yield rounds
+def compiled_rounds(card: int = 0) -> AbstractContextManager[Compiled | None]:
+    """Return a context with the calls of compiled programs to be probed; with None if there is no compiler."""
+    return closing(Compiled(card)) if has_nvcc() else nullcontext()
 
 
 def paced(text: str, turns: int) -> str:

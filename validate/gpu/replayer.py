@@ -159,7 +159,7 @@ class Bench:
 
     def spin_of(self, kernel: program.Kernel) -> kernels.Busy:
         """Return the launch of the stand-in for a kernel with a duration."""
-        duration_s, share = kernels.stand_in(kernel, self.gpu.threads, self._spin_launch_s(1, 1))
+        duration_s, share = kernels.stand_in(kernel, self.gpu.card.resident_threads, self._spin_launch_s(1, 1))
         blocks = max(1, round(share * self.most_blocks))
         slices = kernels.slices_in(duration_s, fills_card=blocks == self.most_blocks)
         return self._busy(blocks, slices, (duration_s - self._spin_launch_s(blocks, slices)) / slices)
@@ -234,14 +234,13 @@ class PreparedCalls(NamedTuple):
 
 
 class Compiler:
-    """A translator of ops into calls. ``keep`` holds the objects to which the calls point."""
+    """A translator of ops into calls. ``keep`` gets the objects to which the calls point."""
 
-    def __init__(self, bench: Bench, schedule: program.Schedule) -> None:
-        self._bench, self._cuda = bench, bench.gpu.cuda
+    def __init__(self, bench: Bench, schedule: program.Schedule, keep: list[object]) -> None:
+        self._bench, self._cuda, self._keep = bench, bench.gpu.cuda, keep
         self._streams = bench.gpu.streams(schedule.streams)
         self._memory = {buffer.name: buffer.memory for buffer in schedule.buffers}
         self.events = bench.gpu.events(schedule.events, "captured" if schedule.launch == "graph" else "live")
-        self.keep: list[object] = []
 
     def calls(self, ops: Iterable[program.Op]) -> list[Call]:
         return [call for op in ops for call in self._op(op)]
@@ -298,7 +297,7 @@ class Compiler:
             for regions, own in zip((kernel.reads, kernel.writes), widths, strict=True)
         )
         argument = kernels.Argument(elements, parameter, *sides)
-        self.keep.append(argument)
+        self._keep.append(argument)
         return bench.launch(spec, blocks, self._streams[kernel.stream], argument)
 
 
@@ -376,9 +375,8 @@ class Replayer:
 
     def _live_calls(self, schedule: program.Schedule, timing: Sequence[int] = ()) -> PreparedCalls:
         """Return the calls of a schedule. ``timing``: the addresses of the start and stop events that were added."""
-        compiler = Compiler(self._bench, schedule)
+        compiler = Compiler(self._bench, schedule, self._keep)
         compiler.events[self.schedule.events : self.schedule.events + len(timing)] = timing
-        self._keep.append(compiler.keep)
         cut = first_closing(schedule)
         return PreparedCalls(compiler.calls(schedule.ops[:cut]), compiler.calls(schedule.ops[cut:]))
 
@@ -407,8 +405,7 @@ class Replayer:
         """
         cuda = self._cuda
         forked = with_timing_events(msgspec.structs.replace(self.schedule, launch="live"))
-        compiler = Compiler(self._bench, msgspec.structs.replace(forked, launch="graph"))
-        self._keep.append(compiler.keep)
+        compiler = Compiler(self._bench, msgspec.structs.replace(forked, launch="graph"), self._keep)
         recorded: set[int] = set()
         work: list[Call] = []  # made before, because compiling and loading cannot be captured
         for op in forked.ops:

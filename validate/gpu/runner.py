@@ -445,14 +445,9 @@ def finish(
     """Write the results. A process that was forked has none to write."""
     if os.getpid() != process:
         return
-    tool = ""
     if recorder is not None:
         recorder.stop()
-        with contextlib.suppress(Exception):
-            from importlib.metadata import version
-
-            tool = f"CUPTI, cupti-python {version('cupti-python')}"
-    lines = Lines(path, tool=tool, program=program[:LONGEST_NAME])
+    lines = Lines(path, program=program[:LONGEST_NAME])
     if recorder is not None:
         recorder.write(lines)
     lines.rows("ranges", (*RANGE, "by"), ((*row, BY_PROGRAM) for row in ranges.rows))
