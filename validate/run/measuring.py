@@ -259,7 +259,6 @@ class Replays(Runner):
 
     def begin(self, group: Sequence[Planned]) -> None:
         """Allocate the buffers of a group and of the probes. Raises InputError if there is not enough memory."""
-        self._end()
         schedules = [*(item.schedule for item in group), *self._probes]
         try:
             hardware.prepare(self._bench, schedules)
@@ -273,14 +272,8 @@ class Replays(Runner):
         meters = [self._beside[0].issue, self._beside[1].device_s] if self._beside else []
         return _Replay(item, self._bench, meters)
 
-    def _end(self) -> None:
-        for replayer in self._beside:
-            replayer.close()
-        self._beside = []
-
     def close(self) -> None:
         """Give the memory back."""
-        self._end()
         self._bench.close()
 
 

@@ -14,13 +14,13 @@ import runpy
 import sys
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import cache, partial
 from importlib import import_module
 from importlib.util import find_spec
-from itertools import cycle
 from statistics import fmean, median
+from types import SimpleNamespace
 from typing import Any
 
 from msgspec.structs import replace
@@ -89,26 +89,19 @@ def function_of(path: str) -> Callable[..., object]:
     return function
 
 
-class _PacedClock:
-    """A stand-in for a program's module ``time``, which it asks thrice a run: at its begin, when issued, when done.
+def _paced_times(pace: Callable[[], Pace], paces: list[Pace]) -> Iterator[float]:
+    """Yield the times for which a program asks thrice a run: at its begin, when issued, when done.
 
-    ``paces``: for each run, the mean of the paces just before it and just after.
+    ``paces``: gets, for each run, the mean of the paces just before it and just after.
     """
-
-    def __init__(self, pace: Callable[[], Pace]) -> None:
-        self._pace, self._moments, self._before = pace, cycle(("begins", "is issued", "is done")), (0.0, 0.0)
-        self.paces: list[Pace] = []
-
-    def perf_counter(self) -> float:
-        """Return the time: after the pace when a run begins, and before the pace when a run is done."""
-        moment = next(self._moments)
-        if moment == "begins":
-            self._before = self._pace()
-        now_s = time.perf_counter()
-        if moment == "is done":
-            (before_s, link_before_s), (after_s, link_after_s) = self._before, self._pace()
-            self.paces.append((fmean((before_s, after_s)), fmean((link_before_s, link_after_s))))
-        return now_s
+    while True:
+        before_s, link_before_s = pace()
+        yield time.perf_counter()
+        yield time.perf_counter()
+        done_s = time.perf_counter()
+        after_s, link_after_s = pace()
+        paces.append((fmean((before_s, after_s)), fmean((link_before_s, link_after_s))))
+        yield done_s
 
 
 def _is_linear(workload: Workload) -> bool:
@@ -192,9 +185,9 @@ class PythonJob(ProgramJob):
     def said(self, repeats: int) -> Said:
         """Write and load the program, and run it."""
         item, workload = self.item, self.item.workload
-        names, clock = self._loaded(workload, item.config), _PacedClock(self._pace)
+        names, paces = self._loaded(workload, item.config), list[Pace]()
         if item.is_probed:
-            names["time"] = clock
+            names["time"] = SimpleNamespace(perf_counter=partial(next, _paced_times(self._pace, paces)))
         if workload.kernels:
             names[FUNCTION] = self._kernels(names[FUNCTION])
         given = names["DEFAULTS"] | {"repeat": repeats}
@@ -202,7 +195,7 @@ class PythonJob(ProgramJob):
             given["work"] = item.work
         with collector_off():
             said: Said = names["measure"](**given)
-        paces_s, links_s = zip(*clock.paces[-repeats:], strict=True) if item.is_probed else ((), ())
+        paces_s, links_s = zip(*paces[-repeats:], strict=True) if item.is_probed else ((), ())
         return said | {"paces_s": paces_s, "links_s": links_s}
 
     def _pace(self) -> Pace:
