@@ -133,6 +133,7 @@ TOGETHER: dict[str, tuple[str, ...]] = {
     "the card": (ON_CARD,),
     "a cluster": ("test_sweep_dask",),
     "a wheel": ("test_wheel",),
+    "programs in C++": ("test_code_cuda",),
     "all source files": ("test_imports",),
     "records of few schedules": ("test_page_tables",),
     "a record that is made": ("test_figures",),

@@ -3,9 +3,9 @@
 from typing import Any
 
 import pytest
-from code_calls import measured
+from code_calls import measured, runs_of
 from fake_gpu import arrays
-from fake_gpu.arrays import fake_cupy
+from fake_gpu.arrays import Time, fake_cupy
 from fake_gpu.card import Card
 from strategies import make_device
 
@@ -26,20 +26,18 @@ WORKLOADS = [
 
 
 def entered_by(text: str, patch: pytest.MonkeyPatch) -> int:
-    """Blocks that a run of the program goes through: what one that is timed more adds."""
-    entries: list[int] = []
-    enter = arrays.Stream.__enter__
+    """Blocks that the last run of the program goes through."""
+    card, enter = Card(), arrays.Stream.__enter__
 
-    def counted(stream: Any) -> Any:
-        entries[-1] += 1
+    def logged(stream: Any) -> Any:
+        card.called("enter")
         return enter(stream)
 
-    with patch.context() as counting:
-        counting.setattr(arrays.Stream, "__enter__", counted)
-        for repeat in (1, 2):
-            entries.append(0)
-            assert measured(text, fake_cupy(Card()), {"repeat": repeat, "work": 1})["verified"]
-    return entries[1] - entries[0]
+    with patch.context() as logging:
+        logging.setattr(arrays.Stream, "__enter__", logged)
+        assert measured(text, fake_cupy(card), {"repeat": 1, "work": 1}, time=Time(card))["verified"]
+    runs, _ = runs_of(card.log, is_graph=False, repeat=1)
+    return runs[-1].count(("enter",))
 
 
 def entered_in(schedule: Schedule) -> int:

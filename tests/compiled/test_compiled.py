@@ -24,7 +24,7 @@ from streamsim.program import LAUNCHES, Config, Kernel, Order, Schedule, Workloa
 from streamsim_validate.records import read_record
 
 RECORDS = Path(__file__).parents[2] / "validate" / "campaigns" / "records"
-TRIED = set("0123456789abcdef" if THOROUGH else "048c")  # first digits of digests
+TRIED = set("0123456789abcdef" if THOROUGH else "4c")  # first digits of digests
 
 
 # Time lines
@@ -55,7 +55,7 @@ def test_equals_the_model_on_every_shipped_device(name: str, schedule: Schedule)
     ids=lambda path: path.name,
 )
 def test_equals_the_model_on_the_committed_schedules(path: Path) -> None:
-    """Of ordinary runs one in four, by the first digit of their digest; of thorough ones all."""
+    """Of ordinary runs one in eight, by the first digit of their digest; of thorough ones all."""
     seen: set[tuple[int, str]] = set()
     shipped = load_device("h200")
     for run in read_record(path).runs:

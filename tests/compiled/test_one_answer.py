@@ -49,8 +49,7 @@ def answers(command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
 
 
 @compiled
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("work", WORK)
+@pytest.mark.parametrize(("work", "way"), [*zip(WORK * 2, WAYS * 3, strict=False)])  # each in two ways
 def test_commands_about_one_program(
     work: str, way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
