@@ -191,7 +191,7 @@ def test_finishing_turns_the_journal_into_the_record(tmp_path: Path) -> None:
     record = tmp_path / "r.json.gz"
     path = journal(records.journal_path(record), [HEADER, BEGINS, entry("a"), records.RunEnds("later")])
     assert records.read_record(path).runs[0].entries == (entry("a"),)  # an unfinished one can be read too
-    with pytest.raises(InputError, match="cannot write it"):
+    with pytest.raises(InputError, match="there is no folder"):
         records.finish(path, tmp_path / "no such folder" / "r.json.gz")
     assert path.exists()
     found = records.finish(path, record)

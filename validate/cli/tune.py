@@ -18,8 +18,8 @@ from streamsim.errors import InputError
 from streamsim.program import Workload
 from streamsim.search import candidates, default_grid
 from streamsim_validate.gpu import load_kernels, open_gpu
-from streamsim_validate.records import check_same_card, journal_path
-from streamsim_validate.run import BUDGET, FUNCTION, REPEATS, Task, check_language, check_output, tune
+from streamsim_validate.records import check_same_card, check_unused, journal_path
+from streamsim_validate.run import BUDGET, FUNCTION, REPEATS, Task, check_language, tune
 
 
 @click.command("tune", cls=BriefCommand)
@@ -80,7 +80,7 @@ def tune_command(
     configs = tuple(candidates(workload, device, grid))
     files = tuple(map(str, kernels))
     task = Task(str(output), workload, configs, device, budget, repeats, seed, files, programs)
-    check_output(task.output)
+    check_unused(task.output)
     if programs is None:
         _load(files, workload)
     else:

@@ -127,7 +127,11 @@ def journal_path(record: str | os.PathLike[str]) -> Path:
 
 
 def check_unused(record: str | os.PathLike[str]) -> None:
-    """Raise InputError if there is a file of this name, which is not replaced, or if the name is a journal's."""
+    """Raise InputError unless a file can be written there, and none is there: it would not be replaced.
+
+    The name of a journal is refused, too.
+    """
+    check_writable(record)
     if os.fspath(record).endswith(JOURNAL_SUFFIX):
         raise InputError(f"{record}: is the name of an unfinished record; choose one that ends otherwise")
     if os.path.exists(record):

@@ -8,4 +8,4 @@ from streamsim_validate.run.campaign import REPEATS, Plan, run
 from streamsim_validate.run.capture import capture, parse_program
 from streamsim_validate.run.measuring import Planned, Replays, measure
 from streamsim_validate.run.programs import FUNCTION, check_language
-from streamsim_validate.run.tuning import BUDGET, Task, Tuned, check_output, tune
+from streamsim_validate.run.tuning import BUDGET, Task, Tuned, tune

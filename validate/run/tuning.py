@@ -12,7 +12,6 @@ import hashlib
 import re
 from collections.abc import Sequence
 from contextlib import closing
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
@@ -24,7 +23,6 @@ from streamsim.code import Language
 from streamsim.device import Device, known_within
 from streamsim.displayed import Result, attributes
 from streamsim.errors import InputError, counted
-from streamsim.files import check_writable
 from streamsim.program import Config, Workload, WorkloadKernel
 from streamsim.report import Table, facts
 from streamsim.search import Proposals, proposals
@@ -206,30 +204,20 @@ def tune(task: Task, gpu: Gpu, on_step: OnStep = quietly, runner: Replays | Prog
     ``runner``: of the candidates; None: that of the task. Raises InputError if the output cannot be written or exists,
     if the journal is of another task, and if no candidate can be measured. Ctrl-C leaves the journal.
     """
-    check_output(task.output)
+    records.check_unused(task.output)
     if runner is None:
         function = function_of(task.kernels[0]) if task.language and task.kernels else None
         runner = Programs(gpu, function) if task.language else Replays(gpu)
     title = f"tune as {task.language}" if task.language else "tune"
-    first = records.header(gpu.card, title, fingerprint(task.kernels), _task(task))
+    what = (task.workload, sorted({config.memory for config in task.configs}))  # which all its measurements share
+    digest = hashlib.sha256(msgspec.json.encode(what)).hexdigest()[:16]
+    first = records.header(gpu.card, title, fingerprint(task.kernels), digest)
     with closing(runner), records.Journal(records.journal_path(task.output), first) as journal:
         measuring = _Measuring(task, runner, journal)
         found = _tuned(task, measuring, on_step)
         measuring.end()
     records.finish(records.journal_path(task.output), task.output)
     return found
-
-
-def check_output(output: str) -> None:
-    """Raise InputError unless a record can be written there, and none is there."""
-    check_writable(Path(output))
-    records.check_unused(output)
-
-
-def _task(task: Task) -> str:
-    """Return a fingerprint of what all measurements of a journal have in common, whatever is measured next."""
-    what = (task.workload, sorted({config.memory for config in task.configs}))
-    return hashlib.sha256(msgspec.json.encode(what)).hexdigest()[:16]
 
 
 class _Measuring:
