@@ -247,8 +247,8 @@ def scripted(fails: Callable[[Config], None] = lambda _: None, verified: bool = 
             """Nothing."""
 
         def said(self, repeats: int) -> dict[str, Any]:
-            fails(self.item.config)
-            wall_s = 1e-6 * self.item.config.chunks + 2e-5 * self.item.times
+            fails(self._config)
+            wall_s = 1e-6 * self._config.chunks + 2e-5 * self.item.times
             return {"verified": verified, "work": 5, "wall_s": (wall_s,) * repeats}
 
         def alone_s(self, elements: int) -> tuple[float, ...]:

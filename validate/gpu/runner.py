@@ -251,17 +251,19 @@ class Watcher(importlib.abc.MetaPathFinder):
 # How a library opens and closes them
 
 
-def _hook(owner: Any, name: str, before: Effect | None = None, after: Effect | None = None) -> None:
+def _nothing(_arguments: Arguments, _named: Named) -> None:
+    """Do nothing."""
+
+
+def _hook(owner: Any, name: str, before: Effect = _nothing, after: Effect = _nothing) -> None:
     """Have a function of a module or class also do something ``before`` it is run or ``after``."""
     original = getattr(owner, name)
 
     @functools.wraps(original)
     def hooked(*arguments: Any, **named: Any) -> Any:
-        if before is not None:
-            before(arguments, named)
+        before(arguments, named)
         found = original(*arguments, **named)
-        if after is not None:
-            after(arguments, named)
+        after(arguments, named)
         return found
 
     setattr(owner, name, hooked)

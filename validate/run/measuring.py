@@ -9,7 +9,7 @@ import random
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, closing, suppress
 from functools import partial
 from typing import Any
 
@@ -18,10 +18,10 @@ import msgspec
 from streamsim.code import Language
 from streamsim.collector import collector_off
 from streamsim.errors import InputError
-from streamsim.program import Config, Schedule, Workload
+from streamsim.program import Schedule
 from streamsim_validate import gpu as hardware
 from streamsim_validate.progress import OnStep, quietly, shuffled_rounds
-from streamsim_validate.records import Entry, ProgramTimes, Recipe, config_of, digest, to_times
+from streamsim_validate.records import Entry, ProgramTimes, Recipe, digest, to_times
 
 
 class Planned(msgspec.Struct, frozen=True):
@@ -39,18 +39,6 @@ class Planned(msgspec.Struct, frozen=True):
     work: int | None = 1
     times: int = 1
     is_probed: bool = False
-
-    @property
-    def workload(self) -> Workload:
-        """Return what is cut into chunks."""
-        assert self.recipe is not None
-        return self.recipe.workload
-
-    @property
-    def config(self) -> Config:
-        """How the program cuts and issues its work."""
-        assert self.recipe is not None
-        return config_of(self.recipe)
 
 
 class SkippedError(InputError):
@@ -280,30 +268,26 @@ class Replays(Runner):
 class _Replay(Job):
     """A schedule that is replayed."""
 
+    _replayer: hardware.Replayer
+
     def __init__(self, item: Planned, bench: hardware.Bench, meters: Sequence[Callable[[], float]]) -> None:
         super().__init__(item)
-        self._bench, self._meters = bench, meters
-        self._replayer: hardware.Replayer | None = None
-
-    @property
-    def _ready(self) -> hardware.Replayer:
-        self._replayer = self._replayer or hardware.Replayer(self.item.schedule, self._bench)
-        return self._replayer
+        self._bench, self._meters, self._held = bench, meters, ExitStack()
 
     def make_ready(self) -> None:
-        self.verified = self._ready.verify()
+        self._replayer = self._held.enter_context(closing(hardware.Replayer(self.item.schedule, self._bench)))
+        self.verified = self._replayer.verify()
         for _ in range(WARM_UP_RUNS):
-            self._ready.run()
+            self._replayer.run()
 
     def run(self, repeats: int) -> None:
         for _ in range(repeats):
-            sample, read_s = self._ready.run_beside(self._meters)
+            sample, read_s = self._replayer.run_beside(self._meters)
             for name, seconds in zip((*sample._fields, "paces_s", "links_s"), (*sample, *read_s), strict=False):
                 self.seconds[name].append(seconds)
 
     def verify(self) -> None:
-        self._ready.verify(timed=True)
+        self._replayer.verify(timed=True)
 
     def close(self) -> None:
-        if self._replayer:
-            self._replayer.close()
+        self._held.close()

@@ -33,7 +33,7 @@ from streamsim.program import Config, Workload
 from streamsim_validate import gpu as hardware
 from streamsim_validate.calibrate import TURNS, time_round
 from streamsim_validate.progress import OnStep
-from streamsim_validate.records import LINK_PAIR, PACE_ROUND, ProgramTimes, to_times
+from streamsim_validate.records import LINK_PAIR, PACE_ROUND, ProgramTimes, config_of, to_times
 from streamsim_validate.run.measuring import Job, Planned, Runner, SkippedError
 
 CUDA: Language = "cuda-c++"
@@ -77,12 +77,11 @@ def check_language(language: Language, kernels: Sequence[str] = ()) -> None:
 
 def function_of(path: str) -> Callable[..., object]:
     """Return the function ``kernels`` of a user's file, which takes a chunk's part of each array. Raises InputError."""
-    if not path.endswith(".py"):
-        raise InputError(f"{path}: expected a .py file with a function {FUNCTION}")
     try:
         found = runpy.run_path(path).get(FUNCTION)
     except (Exception, SystemExit) as error:
-        raise InputError(f"{path}: cannot be run: {type(error).__name__}: {error}") from error
+        reason = f"{type(error).__name__}: {error}"
+        raise InputError(f"{path}: cannot be run: {reason}; give a .py file with a function {FUNCTION}") from error
     if not callable(found):
         raise InputError(f"{path}: has no function {FUNCTION}; define {FUNCTION}(x, y) of a chunk's part of each array")
     function: Callable[..., object] = found
@@ -116,7 +115,9 @@ class ProgramJob(Job):
     def __init__(self, item: Planned, programs: "Programs") -> None:
         super().__init__(item)
         assert item.language is not None
+        assert item.recipe is not None
         self._language, self._programs = item.language, programs
+        self._workload, self._config = item.recipe.workload, config_of(item.recipe)
 
     @abstractmethod
     def said(self, repeats: int) -> Said:
@@ -127,7 +128,7 @@ class ProgramJob(Job):
         """Return the seconds of each kernel over ``elements`` elements, alone on the card."""
 
     def _kernels_s(self, elements: int) -> tuple[float, ...]:
-        known, key = self._programs.known_s, (self._language, replace(self.item.workload, elements=1), elements)
+        known, key = self._programs.known_s, (self._language, replace(self._workload, elements=1), elements)
         if key not in known:
             with collector_off():
                 known[key] = self.alone_s(elements)
@@ -138,11 +139,11 @@ class ProgramJob(Job):
         if reason := why_not(self._language):
             raise SkippedError(reason)
         if self.program:
-            elements = self.item.workload.elements or 1
+            elements = self._workload.elements or 1
             with hardware.one_line_errors(
                 self._programs.gpu, self.item.key, Exception
             ):  # the library's own, the user's kernels'
-                whole, part = map(self._kernels_s, (elements, -(-elements // self.item.config.chunks)))
+                whole, part = map(self._kernels_s, (elements, -(-elements // self._config.chunks)))
             self.program = ProgramTimes(self._language, to_times(whole), to_times(part), self.pace)
 
     def run(self, repeats: int) -> None:
@@ -163,7 +164,7 @@ class PythonJob(ProgramJob):
 
     def __init__(self, item: Planned, programs: "Programs") -> None:
         super().__init__(item, programs)
-        self.pace = LINEAR_ROUND if _is_linear(item.workload) else CHUNK_ROUND  # they enter a stream as the loop does
+        self.pace = LINEAR_ROUND if _is_linear(self._workload) else CHUNK_ROUND  # they enter a stream as the loop does
 
     def make_ready(self) -> None:
         """Import the library, too. Raises SkippedError if that fails."""
@@ -184,8 +185,8 @@ class PythonJob(ProgramJob):
 
     def said(self, repeats: int) -> Said:
         """Write and load the program, and run it."""
-        item, workload = self.item, self.item.workload
-        names, paces = self._loaded(workload, item.config), list[Pace]()
+        item, workload = self.item, self._workload
+        names, paces = self._loaded(workload, self._config), list[Pace]()
         if item.is_probed:
             names["time"] = SimpleNamespace(perf_counter=partial(next, _paced_times(self._pace, paces)))
         if workload.kernels:
@@ -204,12 +205,12 @@ class PythonJob(ProgramJob):
 
     @property
     def _layers(self) -> hardware.LinearLayers:
-        kernels = self.item.workload.kernels
+        kernels = self._workload.kernels
         return self._programs.layers(kernels[0].parameter, len(kernels) - 1)
 
     def _kernels(self, stand_in: Callable[..., object]) -> Callable[..., None]:
         """Return the function that the program calls on a chunk's part of each array, and the rounds."""
-        own = self._layers if _is_linear(self.item.workload) else self._programs.function
+        own = self._layers if _is_linear(self._workload) else self._programs.function
 
         def kernels(*arrays_and_work: object) -> None:
             for _ in range(self.item.times):
@@ -222,7 +223,7 @@ class PythonJob(ProgramJob):
 
     def alone_s(self, elements: int) -> tuple[float, ...]:
         """Return what one more launch adds to a warm chain of them."""
-        workload = self.item.workload
+        workload = self._workload
         count, floats = len(workload.kernels), elements * workload.inputs[0] // FLOAT_BYTES
         if _is_linear(workload):
             layer_s, last_s = (self._each_s(launch, floats) for launch in (self._layers.layer, self._layers.last))
@@ -242,17 +243,17 @@ class CudaJob(ProgramJob):
 
     def said(self, repeats: int) -> Said:
         """Compile and run the program. Its arguments give the numbers."""
-        item, config = self.item, self.item.config
+        work, config = self.item.work, self._config
         numbers = {"chunks": config.chunks, "repeat": repeats}
         numbers |= {} if config.issued.own_streams else {"streams": config.streams}
         numbers |= {} if config.buffers is None else {"buffers": config.buffers}
-        numbers |= {"work": item.work} if item.workload.kernels and item.work else {}
+        numbers |= {"work": work} if self._workload.kernels and work else {}
         words = [word for name, value in numbers.items() for word in (f"--{name}", str(value))]
-        return self._programs.compiled.said(self.text(), words, SAID + PROBED * item.is_probed)
+        return self._programs.compiled.said(self.text(), words, SAID + PROBED * self.item.is_probed)
 
     def text(self) -> str:
         """Return the program of the pattern. Raises InputError for numbers that it refuses."""
-        workload, config = self.item.workload, self.item.config
+        workload, config = self._workload, self._config
         code_of(workload, config, CUDA)
         pattern = replace(config, chunks=1, streams=1, buffers=config.buffers and 1)
         kernels = tuple(replace(kernel, launches=kernel.launches * self.item.times) for kernel in workload.kernels)
@@ -261,7 +262,7 @@ class CudaJob(ProgramJob):
 
     def alone_s(self, elements: int) -> tuple[float, ...]:
         """Return what one more launch adds to a chain of them."""
-        kernels = self.item.workload.kernels
+        kernels = self._workload.kernels
         words = ["chain", str(elements), str(kernels[0].parameter), str(CHAIN_LENGTH)]
         (seconds,) = self._programs.compiled.said(hardware.probes(), words, ("each_s",))["each_s"]
         return (max(0.0, float(seconds)),) * len(kernels)
