@@ -212,7 +212,8 @@ class _Rows:
                 yield from self._held([(make.chunks(finer),)])
 
     def coarser(self) -> Tries:
-        chunks = self._chunks()
+        """Fewer chunks of a workload; those of a schedule are not merged."""
+        chunks = self._pipeline.config.chunks if self._pipeline else 1
         for factor in self._values.factors:
             if ceil(chunks / factor) < chunks:
                 yield (make.chunks(ceil(chunks / factor)),)

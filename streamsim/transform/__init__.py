@@ -2,7 +2,7 @@
 
 ``changes`` are all of them by name, each of a ``Work``: a program on its device. ``work`` says what single ops and
 streams are, too. ``dependences`` says what ops need of each other, which of them make a chunk, and issues them anew,
-free of races. ``chunks`` deals chunks or steps out, cuts and merges them, and copies ahead. The ``guard`` says which
+free of races. ``chunks`` deals chunks or steps out, cuts them, and copies ahead. The ``guard`` says which
 orders a change has lost, and the condition for each. ``calls_and_memory`` changes how the host calls and loads, and
 where its memory is, and captures parts. A ``repeated_step`` is a program read as a workload again.
 """

@@ -106,51 +106,6 @@ def _piece(op: CardOp, piece: int, pieces: int, items: int, shared: set[Region])
     )
 
 
-def _joined(ops: Sequence[Op]) -> Op | None:
-    """Return ops as one; None if they differ in more than their data, or that does not lie side by side."""
-    copies = [op for op in ops if isinstance(op, Copy)]
-    kernels = [op for op in ops if isinstance(op, Kernel)]
-    if len({_form(op) for op in ops}) > 1:
-        return None
-    if copies:
-        host, device = _side_by_side([op.host for op in copies]), _side_by_side([op.device for op in copies])
-        if host is None or device is None:
-            return None
-        return replace(copies[0], bytes=sum(op.bytes for op in copies), host=host, device=device)
-    touched_by = zip(*(kernel.reads + kernel.writes for kernel in kernels), strict=True)
-    regions = [some[0] if len({*some}) == 1 else _side_by_side(some) for some in touched_by]
-    if None in regions or not regions:
-        return None
-    first, times = kernels[0], [kernel.duration_s for kernel in kernels if kernel.duration_s is not None]
-    return replace(
-        first,
-        elements=sum(kernel.elements for kernel in kernels),
-        duration_s=fsum(times) if times else None,
-        reads=tuple(regions[: len(first.reads)]),
-        writes=tuple(regions[len(first.reads) :]),
-        share=min(1.0, fsum(kernel.share for kernel in kernels)),
-        threads=sum(kernel.threads for kernel in kernels),
-    )
-
-
-def _form(op: Op) -> Any:
-    """Return what ops that can be joined have in common: all except where their data is, and how much of it."""
-    if isinstance(op, Kernel):
-        own = {"elements": min(1, op.elements), "duration_s": op.duration_s and 1.0, "threads": min(1, op.threads)}
-        return replace(op, stream=0, reads=(), writes=(), share=1.0, **own), len(op.reads), len(op.writes)
-    return replace(op, bytes=1, stream=0, host=None, device=None), 0, 0
-
-
-def _side_by_side(regions: Sequence[Region | None]) -> Region | None:
-    """Return ranges that lie side by side, in this order, as one; None if they do not."""
-    first = end = regions[0]
-    for region in regions[1:]:
-        if end is None or region is None or (region.buffer, region.offset) != (end.buffer, end.offset + end.bytes):
-            return None
-        end = region
-    return first and end and replace(first, bytes=end.offset + end.bytes - first.offset)
-
-
 # Steps
 
 
@@ -243,62 +198,38 @@ def in_chunks(schedule: Schedule, count: int, tables: frozenset[Region] = NO_TAB
     chunks = chunk_count(schedule, tables)
     if count == chunks:
         return schedule, [(i,) for i, op in enumerate(schedule.ops) if is_work(op)]
-    by_steps, needs, streams = is_by_steps(schedule, tables), dependences_of(schedule, tables), None
-    if count % chunks and (by_steps or chunks % count):
-        what = f"a multiple of {chunks}" if by_steps or chunks == 1 else f"a multiple or a divisor of {chunks}"
-        raise InputError(f"this program is {counted(chunks, 'chunk')} and cannot be made {count}: give {what}")
-    made, origins = in_pieces(schedule, count // chunks, tables) if count > chunks else _merged(schedule, needs, count)
-    if by_steps:
+    if count % chunks:
+        what = f"this program is {counted(chunks, 'chunk')} and cannot be made {count}"
+        raise InputError(f"{what}: give a multiple of {chunks}")
+    made, origins = in_pieces(schedule, count // chunks, tables)
+    if is_by_steps(schedule, tables):
         return still_ordered(schedule, made), origins
+    needs, streams = dependences_of(schedule, tables), None
     if all(len({schedule.ops[i].stream for i in ops}) == 1 for ops in needs.members):
-        streams = min(count, len(working_streams(schedule)))
-    edges, chunk = _of_images(needs, made, origins)
+        streams = len(working_streams(schedule))
+    edges, chunk = _of_pieces(needs, made, origins)
     return _dealt(made, Dependences(made, tables, False), streams, edges, chunk), origins
 
 
-def _of_images(needs: Dependences, made: Schedule, origins: Origins) -> tuple[list[set[int]], dict[int, Any]]:
-    """Return what ops that do others must come after; and by op its chunk, except of what all chunks have in common.
+def _of_pieces(needs: Dependences, made: Schedule, origins: Origins) -> tuple[list[set[int]], dict[int, Any]]:
+    """Return what pieces must come after; and by piece its chunk, except of what all chunks have in common.
 
     Bytes that they share say what; else what the others come after does, of one chunk piece by piece.
     """
-    works, images = (i for i, op in enumerate(made.ops) if is_work(op)), dict[int, list[int]]()
-    for i, some in zip(works, origins, strict=True):
-        for origin in some:
-            images.setdefault(origin, []).append(i)
+    pieces = dict[int, list[int]]()
+    for i, (origin,) in zip((i for i, op in enumerate(made.ops) if is_work(op)), origins, strict=True):
+        pieces.setdefault(origin, []).append(i)
     edges = conflicts_in(made, made.ops, range(len(made.ops))) or []
     chunk = dict[int, Any]()
     for members in needs.members:
-        chunk.update({i: (members[0], p) for origin in members for p, i in enumerate(images[origin])})
-    for origin, places in images.items():
+        chunk.update({i: (members[0], p) for origin in members for p, i in enumerate(pieces[origin])})
+    for origin, places in pieces.items():
         beyond_bytes = needs.conflicts[origin] if origin in needs.sums else needs.unknown(origin)
         for k in beyond_bytes | (needs.awaits(origin) - needs.conflicts[origin]):
             in_pieces = needs.chunk[k] == needs.chunk[origin] and not needs.common & {k, origin}
             for p, i in enumerate(places):
-                edges[i].update(images[k][p : p + 1] if in_pieces else images[k])
-    return [before - {i} for i, before in enumerate(edges)], chunk
-
-
-def _merged(schedule: Schedule, needs: Dependences, count: int) -> tuple[Schedule, Origins]:
-    """Return the schedule with consecutive chunks in one, ``count`` in all. Raises InputError if they do not join."""
-    ops, first = schedule.ops, {i: i for i, op in enumerate(schedule.ops) if is_work(op)}
-    whole, refused = dict[int, Op](), InputError(f"the chunks do not continue each other in memory: no {count} of them")
-    together = len(needs.members) // count
-    for k in range(0, len(needs.members), together):
-        some = needs.members[k : k + together]
-        for places in zip(*some, strict=False):
-            one = _joined([ops[i] for i in places])
-            between = (op for op in ops[places[0] : places[-1]] if isinstance(op, HostWork | Synchronize | WaitThread))
-            if one is None or any(between) or len({*map(len, some)}) > 1:
-                raise refused
-            first |= dict.fromkeys(places, places[0])
-            whole[places[0]] = one
-    if any(first[k] > first[i] for i in first for k in needs.edges[i]):
-        raise refused
-    origins = dict[int, tuple[int, ...]]()
-    for i, into in first.items():
-        origins[into] = (*origins.get(into, ()), i)
-    made = tuple(whole.get(i, op) for i, op in enumerate(ops) if first.get(i, i) == i)
-    return replace(schedule, ops=made), list(origins.values())
+                edges[i].update(pieces[k][p : p + 1] if in_pieces else pieces[k])
+    return edges, chunk
 
 
 def in_pieces(schedule: Schedule, pieces: int, tables: frozenset[Region] = NO_TABLES) -> tuple[Schedule, Origins]:

@@ -180,7 +180,7 @@ class Work(NamedTuple):
 
     - ``source``: what the schedule was made from; None if that is unknown.
     - ``first``: the schedule before all changes, which may show more of what chunks share; None if nothing changed.
-    - ``origins``: of each copy and kernel, the ops of ``first`` that it does: several of a merged one.
+    - ``origins``: of each copy and kernel, the ops of ``first`` that it does, or has on the card now.
     """
 
     schedule: program.Schedule
