@@ -83,8 +83,8 @@ class SchedulePlan(Plan):
         self, i: int, op: program.Op, written: dict[str, None], computed: dict[str, None]
     ) -> tuple[_Piece, ...]:
         """Return the pieces of a copy or a kernel, and note the buffers that it writes."""
-        if op.card or op.thread:
-            raise InputError(f"ops[{i}]: a program is for one card and one host thread; give card and thread 0")
+        if op.thread:
+            raise InputError(f"ops[{i}].thread = {op.thread}: a program is for one host thread; give 0")
         if isinstance(op, program.WaitThread):
             raise InputError(f"ops[{i}]: waits of one host thread for another are not written; take it out")
         if isinstance(op, program.Copy):

@@ -14,7 +14,6 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from functools import wraps
 from itertools import chain, pairwise
-from operator import attrgetter
 from threading import Lock
 from typing import Annotated, ClassVar, Concatenate, Literal, ParamSpec, TypeVar, get_args
 
@@ -32,7 +31,6 @@ DIRECTIONS, LAUNCHES = get_args(Direction), get_args(Launch)
 
 SCHEMA_VERSION = 1
 LEGACY_STREAM = 0
-Card = Annotated[int, errors.Limits(most=63)]  # of a host
 Thread = Annotated[int, errors.Limits(most=1023)]  # of a program
 _WHOLE = 1.0
 MOST_OPS_SHOWN = 8
@@ -43,13 +41,12 @@ class _Frozen(errors.Checked, frozen=True, omit_defaults=True, repr_omit_default
 
 
 class _IssuedCall(_Frozen, frozen=True, kw_only=True):
-    """A call of host thread ``thread`` for ``card``; by default there is one of each.
+    """A call of host thread ``thread``; by default there is only thread 0.
 
     ``call_s``: seconds that the call costs the host, without the time that it waits; None: the device's profile gives
     them.
     """
 
-    card: Card = 0
     thread: Thread = 0
     call_s: float | None = None
 
@@ -202,9 +199,8 @@ class Synchronize(_IssuedCall, frozen=True, tag_field="op", tag="synchronize"):
 
 
 class _OnHost(_Frozen, frozen=True):
-    """A call of a host thread for no card."""
+    """A call of a host thread that names no stream and no event."""
 
-    card: ClassVar[int] = 0
     stream: ClassVar[None] = None
     event: ClassVar[None] = None
 
@@ -521,15 +517,9 @@ def _parse_schedule(data: bytes, where: str) -> tuple[Schedule, ScheduleFile]:
 
 
 class CudaOrder:
-    """The order that streams and events enforce, built up from the calls in issue order.
-
-    Raises InputError for a schedule of several cards, which can be written down but not yet ordered.
-    """
+    """The order that streams and events enforce, built up from the calls in issue order."""
 
     def __init__(self, schedule: Schedule) -> None:
-        if any(map(attrgetter("card"), schedule.ops)):
-            i, card = next((i, op.card) for i, op in enumerate(schedule.ops) if op.card)
-            raise errors.InputError(f"ops[{i}].card = {card}: several cards cannot be ordered yet; give 0")
         self._ops = schedule.ops
         # The legacy default stream, and the streams that synchronise with it.
         self.ordinary = [LEGACY_STREAM] + [

@@ -172,7 +172,7 @@ class HappensBefore:
         width, threads = len(schedule.streams) + 1, sorted({op.thread for op in schedule.ops})
         nothing: Clock = (NEVER,) * (width + len(threads))
         self.stream_of = [op.stream or 0 for op in schedule.ops]
-        self._ordinary = program.CudaOrder(schedule).ordinary  # refuses several cards
+        self._ordinary = program.CudaOrder(schedule).ordinary
         self._lines = {thread: width + k for k, thread in enumerate(threads)}  # places in a clock
         self._ops, self._nothing = schedule.ops, nothing
         self._known = [nothing] * len(schedule.ops)  # by op, when it starts
