@@ -48,9 +48,8 @@ PAGEABLE_SHARE = 0.5  # rate of pageable copies over that of pinned copies
 IN_FLIGHT_S = 1.75e-6  # the bytes in flight are those that the link carries in this time
 _LINK = re.compile(r"PCIe gen ([1-6]) x(\d+)")
 # Words that make another card of it behind a model's number.
-VARIANTS = {"ti", "super", "laptop", "max", "mobile", "d", "nvl", "ada", "pcie", "gx"}
+VARIANTS = "ti|super|laptop|max|mobile|d|nvl|ada|gx"
 MAKERS = ("nvidia", "geforce", "tesla", "gpu", "amd", "graphics")  # words that a profile's name does without
-SAME_ON_PCIE = ("a100", "v100", "p100")  # cards whose PCIe form has the same link as their SXM form
 
 
 class Generation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -150,13 +149,13 @@ def load_device(name_or_path: str | Path) -> Device:
 
 def _card_named(name: str) -> Device:
     """Return the profile of a card's name. Raises InputError if the name shows no card."""
-    if Path(name).name == name and name.isprintable():
-        if profile_named(name) is not None:
-            return profile_of_card(name)
-        if generation_of(name).link:
-            made = profile_of_card(name)
-            warnings.warn(assumptions_of(made), Notice, stacklevel=3)
-            return made
+    is_name = Path(name).name == name and name.isprintable()
+    if is_name and profile_named(name) is not None:
+        return profile_of_card(name)
+    if is_name and generation_of(name).link:
+        made = profile_of_card(name)
+        warnings.warn(assumptions_of(made), Notice, stacklevel=3)
+        return made
     names = device_names()
     nearest = get_close_matches(name.lower(), names, n=1)
     hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
@@ -193,14 +192,15 @@ def profile_named(card: str) -> str | None:
 
     For example, ``"NVIDIA A100-SXM4-40GB"`` gives ``a100``. A variant such as ``RTX 3080 Ti`` is another card.
     """
-    words, shipped = words_of(card).split(), set(device_names())
-    for k, word in enumerate(words):
-        following = words[k + 1 : k + 2]
-        for used, name in ((2, "".join((word, *following))), (2, "-".join((word, *following))), (1, word)):
-            variants = VARIANTS & set(words[k + used :]) - ({"pcie"} if name in SAME_ON_PCIE else set())
-            if name in shipped and not name.startswith("ideal"):
-                return None if variants else name
-    return None
+    cards = [name for name in device_names() if not name.startswith("ideal")]
+    found = [name for name in cards if re.search(_form_of(name), words_of(card))]
+    return max(found, key=len, default=None)
+
+
+def _form_of(profile: str) -> str:
+    """Return a regular expression for the words of cards that have this shipped profile."""
+    words = " ?".join(re.findall(r"[a-z]+|[0-9]+", profile))
+    return rf"\b{words}\b(?!.*\b({VARIANTS})\b)"
 
 
 def generation_of(card: str) -> Generation:
@@ -387,23 +387,12 @@ KINDS: dict[str, type[msgspec.Struct]] = {
 def schema(kind: str) -> dict[str, Any]:
     """Return the JSON Schema of a file of one of the :data:`KINDS`.
 
-    Raises InputError for another kind.
+    In TOML, text such as ``"64MiB"`` may stand for each number, and text or a number for a kernel's table.
     """
-    if kind not in KINDS:
-        raise InputError(f"kind = {shown(kind)}: expected one of {', '.join(KINDS)}")
-    exact = msgspec.json.schema(KINDS[kind])
-    return exact if kind == "schedule" else _or_text(exact)
-
-
-def _or_text(node: Any) -> Any:
-    """Return a schema that also allows text, such as ``"64MiB"``, for each number and kernel, as TOML files may."""
-    if isinstance(node, list):
-        return [_or_text(item) for item in node]
-    if not isinstance(node, dict):
-        return node
-    if node.get("type") in ("integer", "number"):
-        return {**node, "type": [node["type"], "string"]}
-    if node.get("$ref") == f"#/$defs/{WorkloadKernel.__name__}":  # text or a number may stand for a kernel's table
-        return {"anyOf": [node, {"type": "string"}, {"type": "number"}]}
-    unchanged = ("default", "additionalProperties")  # a spread has arbitrary names, and its values must be numbers
-    return {key: value if key in unchanged else _or_text(value) for key, value in node.items()}
+    form = msgspec.json.encode(msgspec.json.schema(KINDS[kind])).decode()
+    if kind != "schedule":
+        form = re.sub(r'"type":"(integer|number)"', r'"type":["\1","string"]', form)
+        kernel = f'{{"$ref":"#/$defs/{WorkloadKernel.__name__}"}}'
+        form = form.replace(kernel, f'{{"anyOf":[{kernel},{{"type":["string","number"]}}]}}')
+    plain: dict[str, Any] = msgspec.json.decode(form)
+    return plain

@@ -30,7 +30,6 @@ class FieldSpec(Limits, frozen=True, eq=False):
       where it would otherwise break the limit.
     - ``off``: for each effect, the value of the field with that effect switched off, or the name of a field of the same
       table with this value.
-    - ``is_measured``: True for a whole number that a calibration measures. Two measured numbers have a mean.
     - ``drawn_with``: the field of the same table whose random factor this field shares.
     """
 
@@ -38,7 +37,6 @@ class FieldSpec(Limits, frozen=True, eq=False):
     at_most: tuple[str, ...] = ()
     gives_way: bool = False
     off: Mapping[str, float | str] = {}
-    is_measured: bool = False
     drawn_with: str = ""
 
 
@@ -149,7 +147,7 @@ class LinkDirection(ProfileTable, frozen=True):
     duplex_latency_s: Annotated[float, _latency(duplex="latency_s")]
     crowded_latency_s: Annotated[float, _latency(crowd="latency_s")]
     crowded_duplex_latency_s: Annotated[float, _latency(duplex="crowded_latency_s", crowd="duplex_latency_s")]
-    in_flight_bytes: Annotated[int, FieldSpec(least=1, is_measured=True)]
+    in_flight_bytes: Annotated[int, FieldSpec(least=1)]
     bandwidth_bytes_per_s: Annotated[float, _rate()]
     duplex_bandwidth_bytes_per_s: Annotated[float, _rate(duplex="bandwidth_bytes_per_s")]
     crowded_bandwidth_bytes_per_s: Annotated[float, _rate(crowd="bandwidth_bytes_per_s")]

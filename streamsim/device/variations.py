@@ -16,7 +16,6 @@ A number has a dotted name, such as ``h2d.bandwidth_bytes_per_s``. The unit may 
 ``link`` in place of ``h2d`` or ``d2h`` stands for both directions.
 """
 
-import math
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
@@ -221,79 +220,44 @@ def multiplied(device: Device, factors: Mapping[str, float]) -> Device:
 
 
 def _multiplied(name: str, table: tables.ProfileTable, factors: Mapping[str, float]) -> tables.ProfileTable:
-    new, fields = msgspec.structs.asdict(table), tables.fields_of(type(table))
-    own = {field.name: factors.get(f"{name}.{field.name}") for field in fields}
-    for field in fields:
-        factor = own[field.name]
-        if factor is not None and isinstance(new[field.name], tuple):
-            new[field.name], factor = multiplied_costs(new[field.name], factor)
-            with_costs = [other.name for other in fields if other.spec.drawn_with == field.name]
-            own |= {name: factor for name in with_costs if own[name] is None}
-    for field in fields:
-        factor = own[field.name]
+    new = msgspec.structs.asdict(table)
+    for field in tables.fields_of(type(table)):
+        factor = factors.get(f"{name}.{field.name}", factors.get(f"{name}.{field.spec.drawn_with}"))
         if factor is not None and field.is_number:
             least, most = limits_of(field.type)
             new[field.name] = float(max(least, min(new[field.name] * factor, most)))
+        elif factor is not None and isinstance(new[field.name], tuple):
+            new[field.name] = _multiplied_costs(new[field.name], factor)
         if not field.spec.gives_way:
             new[field.name] = field.tied(new)
     return replace(table, **new)
 
 
-Costs = tuple[tables.KernelCost, ...]
-
-
-def multiplied_costs(costs: Costs, factor: float) -> tuple[Costs, float]:
-    """Return ``costs`` with all times multiplied by ``factor``, and the factor used.
-
-    The factor used is the nearest one whose times a profile may hold.
-    """
-    known = [seconds for cost in costs for seconds in cost.duration_s]
-    if known:
-        factor = max(SHORTEST_KERNEL_S / min(known), min(factor, LONGEST_S / max(known)))
+def _multiplied_costs(costs: tuple[tables.KernelCost, ...], factor: float) -> tuple[tables.KernelCost, ...]:
+    """Return ``costs`` with all times multiplied by the factor nearest to ``factor`` that gives allowed times."""
+    known = [seconds for cost in costs for seconds in cost.duration_s] or [1.0]
+    factor = max(SHORTEST_KERNEL_S / min(known), min(factor, LONGEST_S / max(known)))
 
     def times(seconds: float) -> float:  # the last digit may reach beyond what a profile may hold
         return max(SHORTEST_KERNEL_S, min(seconds * factor, LONGEST_S))
 
-    return tuple(replace(cost, duration_s=tuple(map(times, cost.duration_s))) for cost in costs), factor
+    return tuple(replace(cost, duration_s=tuple(map(times, cost.duration_s))) for cost in costs)
 
 
 # The mean of two
 
 
-def mean_of(one: Device, other: Device) -> Device:
-    """Return the mean of two calibrations of one card: the mean of every measured number.
+def mean_of(one: Any, other: Any) -> Any:
+    """Return the mean of two calibrations of one card: of every number in them. Text and rules are those of ``one``.
 
-    Counts, rules, sources and spreads are those of ``one``. Kernel costs and front ends that only one profile
-    has stay unchanged. The spread of a front end in both profiles also includes half of their relative
-    difference, as the host changed its speed between the two calibrations.
+    Both have the same kernels. A front end that only ``one`` has stays unchanged.
     """
-    parts: dict[str, Any] = {name: _mean(part, tables_of(other)[name]) for name, part in tables_of(one).items()}
-    own, others = one.front_ends, other.front_ends
-    both = {key: _mean(own[key], others[key]) for key in own.keys() & others.keys()}
-    return replace(one, front_ends={**others, **own, **both}, **parts)
-
-
-def _mean(one: tables.ProfileTable, other: tables.ProfileTable) -> tables.ProfileTable:
-    """Return a table with the mean of every measured number of two; its counts and rules are those of ``one``."""
-    values = {}
-    for field in tables.fields_of(type(one)):
-        value, again = getattr(one, field.name), getattr(other, field.name)
-        if field.is_number or field.spec.is_measured:
-            values[field.name] = (value + again) / 2 if field.is_number else round((value + again) / 2)
-        elif isinstance(value, tuple):
-            values[field.name] = mean_costs(value, again)
-    if isinstance(one, tables.FrontEnd):
-        sums = [sum(getattr(calls, name) for name in tables.TIMES) for calls in (one, other)]
-        values["spread"] = math.hypot(values["spread"], abs(sums[0] - sums[1]) / sum(sums) if sum(sums) else 0.0)
-    return replace(one, **values)
-
-
-def mean_costs(one: Costs, other: Costs) -> Costs:
-    """Return the kernels of either table; a kernel in both has the mean times at its elements in ``one``."""
-    costs = {(cost.name, cost.parameter): cost for cost in other}
-    means = []
-    for cost in one:
-        again = costs.pop((cost.name, cost.parameter), cost)
-        others = again.duration_s if again.elements == cost.elements else map(again.at, cost.elements)
-        means.append(replace(cost, duration_s=tuple((a + b) / 2 for a, b in zip(cost.duration_s, others, strict=True))))
-    return (*means, *costs.values())
+    if isinstance(one, tables.ProfileTable):
+        fields = {name: mean_of(getattr(one, name), getattr(other, name)) for name in one.__struct_fields__}
+        return replace(one, **fields)
+    if isinstance(one, dict):
+        return {name: mean_of(value, other.get(name, value)) for name, value in one.items()}
+    if isinstance(one, tuple):
+        return tuple(map(mean_of, one, other))
+    is_number = isinstance(one, int | float) and other is not None
+    return type(one)((one + other) / 2) if is_number else one

@@ -168,7 +168,7 @@ def profiles_of(run: records.Run, device: Device | None = None) -> Profiles:
     Raises InputError if the run has no profile and none is given.
     """
     before, after = run.profile("before"), run.profile("after")
-    own = mean_of(before, after) if before and after else before or after
+    own: Device | None = mean_of(before, after) if before and after else before or after
     profile = own if device is None else device
     if profile is None:
         raise InputError(
