@@ -4,7 +4,7 @@ A tick is a nanosecond, so 1e9 bytes/s is one byte per tick: on the plain device
 Random sizes come from small sets, so that ties are the rule and not the exception.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from typing import Any, get_args
 
@@ -27,11 +27,6 @@ from streamsim.program import (
     WaitThread,
     Workload,
     WorkloadKernel,
-    breadth_first,
-    depth_first,
-    prefetch,
-    ring,
-    serial,
 )
 
 NS = 1e-9
@@ -418,24 +413,3 @@ def small_workloads(draw: st.DrawFn) -> Workload:
     least = 0 if inputs or outputs else 1
     kernels = draw(st.lists(st.builds(WorkloadKernel, OPERATIONS, st.just(1e-6)), min_size=least, max_size=3))
     return Workload(draw(st.integers(1, 40)), tuple(inputs), tuple(outputs), tuple(kernels))
-
-
-@st.composite
-def built(draw: st.DrawFn) -> tuple[Workload, Schedule, int]:
-    """A workload, one of the patterns over it, and its number of chunks. S > N, K > N and N = 1 are all likely."""
-    workload = draw(small_workloads())
-    chunks = draw(st.integers(1, min(workload.work, 12)))
-    streams, buffers = draw(st.integers(1, 14)), draw(st.integers(1, 14))
-    memory: Any = draw(st.sampled_from(("pinned", "pageable")))
-    launch = "live" if memory == "pageable" else draw(st.sampled_from(("live", "graph")))
-    more: dict[str, Any] = {"memory": memory, "launch": launch}
-    makers: tuple[Callable[[], Schedule], ...] = (
-        lambda: serial(workload, chunks, memory=memory),
-        lambda: depth_first(workload, chunks, 1, **more),
-        lambda: depth_first(workload, chunks, streams, **more),
-        lambda: breadth_first(workload, chunks, streams, **more),
-        lambda: ring(workload, chunks, buffers, **more),
-        lambda: ring(workload, chunks, buffers, streams, **more),
-        lambda: prefetch(workload, chunks, buffers, **more),
-    )
-    return workload, draw(st.sampled_from(makers))(), chunks

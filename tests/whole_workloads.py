@@ -4,9 +4,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from strategies import COST, NS, OPERATIONS
+from strategies import COST, NS, OPERATIONS, small_workloads
 
-from streamsim.program import Config, HostMemory, Launch, Order, Point, Workload, WorkloadKernel
+from streamsim.program import Config, HostMemory, Launch, Order, Point, Schedule, Workload, WorkloadKernel
 
 FEW_BYTES, TICKS = (1, 2, 3, 4, 8), (1, 10, 40, 100)  # for devices of the tests
 MANY_BYTES, LONG_TICKS = (1, 4, 4096, 1 << 18, 3 << 20), (1, 1000, 40_000, 500_000)  # and for cards
@@ -72,3 +72,11 @@ def whole_programs(draw: st.DrawFn, /, **options: Any) -> tuple[Workload, Config
         host = {name: draw(WHEN_WORKED) * NS for name in ("host_work_s", "host_load_s")}
         workload = replace(workload, **host)
     return workload, way
+
+
+@st.composite
+def built(draw: st.DrawFn) -> tuple[Workload, Schedule, int]:
+    """A small workload, a pattern over it, and its number of chunks, often fewer than streams or buffers."""
+    workload = draw(small_workloads())
+    way = draw(ways(workload.work).filter(lambda way: way.order != "relay"))
+    return workload, way.schedule(workload), way.chunks

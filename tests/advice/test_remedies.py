@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from effort import examples
 from explained import tried
-from grids import issued
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from same_work import ON_CARD, ON_HOST, amounts, pipelines
 from strategies import devices, h2d, kernel, schedules
+from whole_workloads import whole_programs
 
 from streamsim import program, transform
 from streamsim.advice import Values, advise, explain
@@ -43,7 +43,7 @@ def test_each_change_gains_what_is_promised_and_none_is_faster_than_the_fastest(
 
 
 @examples(20)
-@given(issued(), devices())
+@given(whole_programs(), devices())
 def test_a_loop_whose_host_works_is_put_right_and_works_as_much_for_each_chunk(
     asked: tuple[program.Workload, program.Config], device: Device
 ) -> None:

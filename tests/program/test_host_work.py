@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 from effort import examples
-from grids import EVALUATORS, grids, issued
-from grids import workloads as any_workloads
+from grids import EVALUATORS, grids, workloads
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from strategies import NS, devices, make_device
 from sweeps import rows_of
+from whole_workloads import whole_programs
 
 from streamsim import program
 from streamsim.device import Device
@@ -56,7 +56,7 @@ def without_host_work(schedule: program.Schedule) -> list[Any]:
 
 
 @examples(100)
-@given(issued())
+@given(whole_programs())
 def test_it_adds_its_time_before_each_chunk_and_nothing_else(asked: tuple[program.Workload, program.Config]) -> None:
     workload, config = asked
     made = config.schedule(workload)
@@ -72,7 +72,7 @@ def test_it_adds_its_time_before_each_chunk_and_nothing_else(asked: tuple[progra
 
 
 @examples(100)
-@given(issued(), devices())
+@given(whole_programs(), devices())
 def test_no_program_ends_before_the_host_has_done_its_work(
     asked: tuple[program.Workload, program.Config], device: Device
 ) -> None:
@@ -119,11 +119,11 @@ def test_a_prefetching_loop_is_a_sum_of_maxima(host: int, kernel: int, count: in
 
 @pytest.mark.parametrize("fast", EVALUATORS)
 @examples(60)
-@given(workload=any_workloads(), grid=grids, device=devices())
+@given(workload=workloads(), grid=grids, device=devices())
 def test_a_sweep_compares_with_what_the_unchunked_program_takes(
     fast: bool, workload: program.Workload, grid: Grid, device: Device
 ) -> None:
-    chunks = [n for n in grid.chunks if n <= workload.work]
+    chunks = [n for n in grid.chunks if n <= workload.most_chunks]
     assume(chunks)
     asked = sweep(workload, device, chunks=chunks, order=["serial", "prefetch"], memory=grid.memory)
     for row in rows_of(asked, fast=fast):

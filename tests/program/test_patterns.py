@@ -12,6 +12,7 @@ import strategies as card
 from hypothesis import given
 from hypothesis import strategies as st
 from race_oracle import Graph, end, races, start
+from whole_workloads import built
 
 from streamsim import program
 from streamsim.device import Device
@@ -36,7 +37,7 @@ def copied(schedule: program.Schedule, direction: str) -> Iterator[tuple[str, in
 # -- laws of every pattern --------------------------------------------------------------------------------------------
 
 
-@given(card.built())
+@given(built())
 def test_every_byte_is_copied_exactly_once(made: tuple[program.Workload, program.Schedule, int]) -> None:
     workload, schedule, _ = made
     for prefix, direction, sizes in (("in", "h2d", workload.inputs), ("out", "d2h", workload.outputs)):
@@ -46,7 +47,7 @@ def test_every_byte_is_copied_exactly_once(made: tuple[program.Workload, program
         assert set(counted.values()) <= {1}
 
 
-@given(card.built())
+@given(built())
 def test_no_two_conflicting_accesses_are_unordered(made: tuple[program.Workload, program.Schedule, int]) -> None:
     assert races(made[1]) == {}
 
@@ -56,7 +57,7 @@ def has_arrays(workload: program.Workload) -> bool:
     return bool(workload.inputs or workload.outputs)
 
 
-@given(card.built())
+@given(built())
 def test_every_kernel_and_every_output_gets_the_data_of_its_chunk(
     made: tuple[program.Workload, program.Schedule, int],
 ) -> None:
@@ -92,7 +93,7 @@ def test_every_kernel_and_every_output_gets_the_data_of_its_chunk(
     assert len(kernels_run) == (chunks if workload.kernels else 0)
 
 
-@given(card.built(), card.devices())
+@given(built(), card.devices())
 def test_every_pattern_runs_and_ends_with_the_host_waiting_for_all(
     made: tuple[program.Workload, program.Schedule, int], device: Device
 ) -> None:
@@ -102,7 +103,7 @@ def test_every_pattern_runs_and_ends_with_the_host_waiting_for_all(
     assert timeline.returned[-1] >= max(on_card, default=0)
 
 
-@given(card.built())
+@given(built())
 def test_every_wait_is_for_an_event_recorded_before(made: tuple[program.Workload, program.Schedule, int]) -> None:
     recorded = set()
     for op in made[1]:
@@ -204,7 +205,7 @@ def test_in_a_relay_kernels_take_turns_over_the_streams_and_copies_do_not_wait_f
     assert not any(behind[start(copies_in[1])] >> end(op) & 1 for op in kernels)
 
 
-@given(card.built(), card.plain_devices())
+@given(built(), card.plain_devices())
 def test_serialised_runs_the_same_work_one_at_a_time(
     made: tuple[program.Workload, program.Schedule, int], device: Device
 ) -> None:

@@ -16,6 +16,7 @@ from counted import growth
 from effort import examples
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from whole_workloads import built
 
 from streamsim import program
 from streamsim.races import Finding, check, repaired
@@ -188,7 +189,7 @@ def test_outputs_the_host_never_waits_for_and_events_never_recorded(schedule: pr
 
 
 @examples(300)
-@given(card.built())
+@given(built())
 def test_every_pattern_is_free_of_races(made: tuple[program.Workload, program.Schedule, int]) -> None:
     """Any N, S and K. With arrays on both sides and a kernel there is nothing else to say of it either.
 

@@ -151,7 +151,7 @@ def test_a_twentieth_of_the_ops_finds_a_program_within_a_percent(name: str, kern
 
 @given(workloads(), st.integers(1, 12), st.integers(1, 5), st.none() | st.integers(1, 8))
 def test_device_bytes_are_those_of_the_schedules_buffers(workload: Workload, n: int, s: int, k: int | None) -> None:
-    assume(n <= workload.work)
+    assume(n <= workload.most_chunks)
     config = Config(chunks=n, streams=s, buffers=k)
     buffers = config.schedule(workload).buffers
     assert config.device_bytes(workload) == sum(buffer.bytes for buffer in buffers if buffer.memory == "device")
@@ -212,7 +212,7 @@ def test_on_issue_order_queues_nothing_better_ever_hurts(
 
     Needs a fixed order (one queue an engine, kernels one by one) and directions that do not slow each other.
     """
-    assume(chunks <= workload.work and not any(kernel.duration_s is None for kernel in workload.kernels))
+    assume(chunks <= workload.most_chunks and not any(kernel.duration_s is None for kernel in workload.kernels))
     config = Config(
         order,  # type: ignore[arg-type]
         chunks,
