@@ -16,40 +16,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import pipeline_of
 
-from streamsim.program import (
-    Buffer,
-    Copy,
-    Kernel,
-    Op,
-    RecordEvent,
-    Region,
-    Schedule,
-    Synchronize,
-    WaitEvent,
-    Workload,
-    WorkloadKernel,
-    depth_first,
-    prefetch,
-    ring,
-)
+from streamsim import program
+from streamsim.program import Copy, RecordEvent, Region, Schedule, Synchronize, WaitEvent, Workload, WorkloadKernel
 from streamsim_validate.gpu import Bench, KernelSpec, Replayer, buffers_of, kernels, prepare, register
 from streamsim_validate.gpu.cuda_source import NS_BITS
-from streamsim_validate.gpu.memory import WrongOutputError, outputs
+from streamsim_validate.gpu.memory import PERIOD, WrongOutputError, check_content, data
 from streamsim_validate.gpu.replayer import Sample
 from streamsim_validate.records.record import PATTERNS, stages
 from streamsim_validate.run import Planned
 from streamsim_validate.suites import sincos
 
 SMALL = sincos(1003, 3)
-
-
 N = 64
-
-
 HOST, DEVICE = Region("h", 0, N), Region("d", 16, N)
-
-
-BUFFERS = (Buffer("h", N, "pinned"), Buffer("p", N, "pageable"), Buffer("d", 2 * N, "device"))
+BUFFERS = (program.Buffer("h", N, "pinned"), program.Buffer("p", N, "pageable"), program.Buffer("d", 2 * N, "device"))
 
 
 @pytest.fixture(autouse=True)
@@ -81,7 +61,7 @@ def logged(schedule: Schedule) -> list[tuple[str, ...]]:
     ]
 
 
-def one(op: Op, events: int = 1) -> list[tuple[str, ...]]:
+def one(op: program.Op, events: int = 1) -> list[tuple[str, ...]]:
     """The calls of one op, without the closing synchronisation."""
     schedule = Schedule((op,), ("non-blocking", "blocking"), BUFFERS, events)
     calls = logged(schedule)
@@ -111,7 +91,7 @@ def one(op: Op, events: int = 1) -> list[tuple[str, ...]]:
         (Synchronize(), []),  # it is the closing one
     ],
 )
-def test_each_op_is_the_cuda_call_it_stands_for(op: Op, calls: list[tuple[str, ...]]) -> None:
+def test_each_op_is_the_cuda_call_it_stands_for(op: program.Op, calls: list[tuple[str, ...]]) -> None:
     assert one(op) == calls
 
 
@@ -125,11 +105,11 @@ def test_the_stand_in_has_no_more_blocks_than_fit_and_is_told_its_time_less_that
     cuda.resident_blocks = 4
     bench = Bench(gpu)
     bench._launch_s = {(1, 1): 2e-6, (16, 8): 5e-6, (4, 64): 3e-6}
-    all_of_it = bench.spin_of(Kernel(1, duration_s=105e-6))
-    quarter = bench.spin_of(Kernel(1, duration_s=643e-6, fill=0.25))
+    all_of_it = bench.spin_of(program.Kernel(1, duration_s=105e-6))
+    quarter = bench.spin_of(program.Kernel(1, duration_s=643e-6, fill=0.25))
     assert [(one.blocks, one.slices) for one in (all_of_it, quarter)] == [(8 * 16, 1), (4, 64)]
     assert [8 * all_of_it.slice_s, 64 * quarter.slice_s] == pytest.approx([100e-6, 640e-6])
-    nothing = bench.spin_of(Kernel(1, duration_s=1e-6))  # what no launch is over in
+    nothing = bench.spin_of(program.Kernel(1, duration_s=1e-6))  # what no launch is over in
     assert (nothing.blocks, nothing.parameter(0) & ((1 << NS_BITS) - 1)) == (1, 0)
 
 
@@ -138,7 +118,7 @@ def test_a_program_is_issued_in_order_and_timed_by_events_around_it() -> None:
     there, back = Copy("h2d", N, 1, HOST, DEVICE), Copy("d2h", N, 2, HOST, DEVICE)
     ops = (there, RecordEvent(0, 1), WaitEvent(0, 2), back, Synchronize(stream=2))
     schedule = Schedule(ops, ("non-blocking", "non-blocking"), BUFFERS, 1)
-    program = [
+    issued = [
         ("memcpyAsync", "d+16", "h", "64", "1", "s1"),
         ("eventRecord", "e0", "s1"),
         ("streamWaitEvent", "s2", "e0"),
@@ -148,18 +128,18 @@ def test_a_program_is_issued_in_order_and_timed_by_events_around_it() -> None:
     timed = [
         ("eventRecord", "start", "s1"),
         ("streamWaitEvent", "s2", "start"),
-        *program,
+        *issued,
         ("eventRecord", "e3", "s2"),
         ("streamWaitEvent", "s1", "e3"),
         ("eventRecord", "stop", "s1"),
         *closing,
         ("eventElapsedTime", "start", "stop"),
     ]
-    assert logged(schedule) == [*program, *closing, ("--",), *timed]
+    assert logged(schedule) == [*issued, *closing, ("--",), *timed]
 
 
 def test_a_graph_is_launched_once_between_two_timing_events() -> None:
-    calls = logged(depth_first(SMALL, 3, 2, launch="graph"))
+    calls = logged(program.depth_first(SMALL, 3, 2, launch="graph"))
     names = [call[0] for call in calls]
     assert names == [
         "graphLaunch", "deviceSynchronize", "--",
@@ -168,18 +148,19 @@ def test_a_graph_is_launched_once_between_two_timing_events() -> None:
     assert [calls[3][1], calls[5][1]] == ["start", "stop"]
 
 
+FLOATS = [WorkloadKernel("sincos", parameter=3), WorkloadKernel("vector_add")]
+BYTES = [WorkloadKernel("copy"), WorkloadKernel("sleep", parameter=10), WorkloadKernel("timed", 1e-5)]
+
+
 @st.composite
 def programs(draw: st.DrawFn) -> Schedule:
-    """Any pattern of any small workload."""
-    widths = st.sampled_from([4, 8, 16])
-    kernels = [WorkloadKernel("sincos", parameter=3), WorkloadKernel("vector_add"), WorkloadKernel("copy")]
-    kernels += [WorkloadKernel("sleep", parameter=10), WorkloadKernel(duration_s=1e-5)]
-    workload = Workload(
-        draw(st.integers(30, 400)),
-        tuple(draw(st.lists(widths, min_size=1, max_size=3))),
-        tuple(draw(st.lists(widths, max_size=3))),
-        (draw(st.sampled_from(kernels)),) * draw(st.integers(1, 2)),
-    )
+    """Any pattern of any small workload, or of one whose host data repeats."""
+    kernels = draw(st.lists(st.sampled_from(FLOATS + BYTES), min_size=1, max_size=2))
+    widths = st.sampled_from([4, 8, 16] if set(kernels) & set(FLOATS) else [2, 3, 5, 8])
+    inputs = draw(st.lists(widths, max_size=3))
+    outputs = draw(st.lists(widths, min_size=not inputs, max_size=3))
+    elements = draw(st.integers(30, 400) | st.just(2 * PERIOD + 1001))
+    workload = Workload(elements, tuple(inputs), tuple(outputs), tuple(kernels))
     build: Callable[..., Schedule] = draw(st.sampled_from(list(PATTERNS.values())))
     most = {"chunks": 9, "streams": 5, "lanes": 5, "buffers": 4}
     given: dict[str, Any] = {name: draw(st.integers(1, count)) for name, count in most.items()}
@@ -189,18 +170,33 @@ def programs(draw: st.DrawFn) -> Schedule:
     return found
 
 
-@examples(60)
+@examples(100)
 @given(programs(), st.integers(0, 1 << 30))
-def test_every_pattern_gives_the_reference_output_in_any_order_cuda_allows(schedule: Schedule, seed: int) -> None:
+def test_every_pattern_leaves_what_its_bytes_would_in_any_order_cuda_allows(schedule: Schedule, seed: int) -> None:
+    """In every buffer, not only in the output."""
     gpu, cuda = fake_gpu(seed)
     (result,) = replayed([Planned("x", schedule)], gpu, 1)
     assert (result.status, result.verified, len(result.wall_s)) == ("ok", True, 1)
     assert cuda.device_bytes == 0  # everything is given back
+    plain = plainly(schedule)
     with closing(Bench(gpu)) as bench:
         prepare(bench, [schedule])
-        Replayer(schedule, bench).verify(timed=True)
-        plain = plainly(schedule)
-        assert all(np.array_equal(bench.arena.read(key, n), plain[key.name]) for key, n in outputs(schedule).items())
+        replayer = Replayer(schedule, bench)
+        for timed in (False, True):
+            replayer.verify(timed)
+            for key, size in buffers_of(schedule).items():
+                assert np.array_equal(bench.arena.read(key, size), plain[key.name]), key
+
+
+@given(st.integers(1, 5000), st.data())
+def test_one_wrong_byte_is_found_wherever_it_is(n: int, draw: st.DataObject) -> None:
+    expected = data("x", n)
+    got = expected.copy()
+    check_content("x", got, expected)
+    place = draw.draw(st.integers(0, n - 1))
+    got[place] ^= 1 << draw.draw(st.integers(0, 7))
+    with pytest.raises(WrongOutputError, match=rf"byte {place} of 'x' .* \(1 of {n} bytes differ\)"):
+        check_content("x", got, expected)
 
 
 def _statuses(schedule: Schedule, seeds: int = 12) -> list[str]:
@@ -208,9 +204,10 @@ def _statuses(schedule: Schedule, seeds: int = 12) -> list[str]:
     return [replayed([Planned("x", schedule)], gpu, 1, allow_races=True)[0].status for gpu in gpus]
 
 
-@pytest.mark.parametrize(
-    "schedule", [ring(SMALL, 8, 3, 2), prefetch(SMALL, 6, 2), stages(SMALL, 6, 2), ring(SMALL, 8, 3, 2, launch="graph")]
-)
+RINGS = [program.ring(SMALL, 8, 3, 2, launch=launch) for launch in ("live", "graph")]
+
+
+@pytest.mark.parametrize("schedule", [*RINGS, program.prefetch(SMALL, 6, 2), stages(SMALL, 6, 2)])
 def test_a_race_is_caught(schedule: Schedule) -> None:
     """Without its waits the pattern computes something else in some order that CUDA allows."""
     racing = msgspec.structs.replace(schedule, ops=tuple(op for op in schedule.ops if not isinstance(op, WaitEvent)))
@@ -221,7 +218,7 @@ def test_a_race_is_caught(schedule: Schedule) -> None:
 def test_a_copy_that_never_ran_is_caught() -> None:
     """The destination is poisoned, so what an earlier run left there does not pass for output."""
     bench = Bench(fake_gpu()[0])
-    schedule = depth_first(SMALL, 3, 1)
+    schedule = program.depth_first(SMALL, 3, 1)
     prepare(bench, [schedule])
     replayer = Replayer(schedule, bench)
     assert replayer.verify()
@@ -241,7 +238,7 @@ def test_a_kernel_that_goes_wrong_later_loses_its_samples() -> None:
 
     gpu, _ = fake_gpu(kernels={"wrong": emulated})
     workload = Workload(100, (4,), (4,), (WorkloadKernel("wrong"),))
-    (result,) = replayed([Planned("x", depth_first(workload, 1, 1))], gpu, 3)
+    (result,) = replayed([Planned("x", program.depth_first(workload, 1, 1))], gpu, 3)
     assert "wrong output" in result.status
     assert result.wall_s == ()
 
@@ -253,7 +250,7 @@ def test_a_wait_for_an_event_not_recorded_is_a_no_op_live_and_in_a_graph() -> No
     """
     later = (WaitEvent(0, 1), Copy("h2d", N, 1, HOST, DEVICE), RecordEvent(0, 1), Synchronize())
     never = Schedule((WaitEvent(0, 1), Copy("h2d", N, 1), Synchronize(event=0)), ("non-blocking",), events=1)
-    graph = ring(SMALL, 4, 3, 2, launch="graph")
+    graph = program.ring(SMALL, 4, 3, 2, launch="graph")
     jobs = [Planned(way, Schedule(later, ("non-blocking",), BUFFERS, 1, way)) for way in ("live", "graph")]
     jobs += [Planned("ring", graph), Planned("never", never)]
     for order in (jobs, jobs[::-1]):
@@ -267,7 +264,7 @@ replace = msgspec.structs.replace
 
 
 def _items(n: int) -> list[Planned]:
-    return [Planned(str(i), replace(depth_first(SMALL, 1 + i, 2), name=str(i))) for i in range(n)]
+    return [Planned(str(i), replace(program.depth_first(SMALL, 1 + i, 2), name=str(i))) for i in range(n)]
 
 
 @pytest.fixture
@@ -330,7 +327,7 @@ def test_a_cuda_error_in_one_schedule_is_one_line_and_the_others_go_on() -> None
             raise FakeError("invalid argument")
 
     cuda.fail_at = fail
-    bad, good = replayed([Planned("bad", SMALL_COPY), Planned("good", depth_first(SMALL, 2, 2))], gpu, 2)
+    bad, good = replayed([Planned("bad", SMALL_COPY), Planned("good", program.depth_first(SMALL, 2, 2))], gpu, 2)
     assert bad.status == "failed: the schedule: FakeError: invalid argument"
     assert good.status == "ok"
 
@@ -338,9 +335,9 @@ def test_a_cuda_error_in_one_schedule_is_one_line_and_the_others_go_on() -> None
 def test_memory_is_checked_before_it_is_allocated() -> None:
     gpu, cuda = fake_gpu()
     cuda.most_device_bytes = 100 << 20  # 64 MiB of it are kept spare
-    large = depth_first(pipeline_of(5 << 20), 2, 2)  # 20 MiB each way
+    large = program.depth_first(pipeline_of(5 << 20), 2, 2)  # 20 MiB each way
     cuda.log.clear()
-    big, small = replayed([Planned("big", large), Planned("small", depth_first(SMALL, 2, 2))], gpu, 1)
+    big, small = replayed([Planned("big", large), Planned("small", program.depth_first(SMALL, 2, 2))], gpu, 1)
     assert big.status.startswith("skipped: buffers: 40 MiB of device memory are needed and 36 MiB are free")
     assert small.status == "ok"
     assert max(call[1] for call in cuda.log if call[0] == "malloc") < 1 << 20
