@@ -13,10 +13,9 @@ def main() -> int:
 def load_and_run(module: str) -> int:
     """The exit code of ``main`` of a module that takes a while to import."""
     try:
-        code: int = import_module(module).main()
+        return int(import_module(module).main())
     except KeyboardInterrupt:
         return INTERRUPTED
-    return code
 
 
 if __name__ == "__main__":

@@ -20,16 +20,14 @@ class Displayed:
 
     def table(self) -> str:
         """Return the answer of the command line, as text."""
-        text: str = _room().text_of(_room().answer_of(self))
-        return text
+        return str(_room().text_of(_room().answer_of(self)))
 
     def page(self, path: str | os.PathLike[str]) -> None:
         """Write a page with all of it, one HTML file for a browser. Raises InputError when it cannot be written."""
         _room().write_page(_room().answer_of(self), path)
 
     def _repr_html_(self) -> str:
-        html: str = _room().notebook_of(_room().answer_of(self))
-        return html
+        return str(_room().notebook_of(_room().answer_of(self)))
 
 
 class Result(Displayed):

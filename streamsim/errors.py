@@ -103,9 +103,9 @@ def uncapitalised(text: str) -> str:
     return text[:1].lower() + text[1:] if text[1:2].islower() else text
 
 
-def counted(count: int, what: str, plural: str = "s") -> str:
-    """Return a number of things: ``1 stream``, ``2 streams``, ``1,000 streams``; ``plural``: the ending of several."""
-    return f"{count:,} {what}{'' if count == 1 else plural}"
+def counted(count: int, what: str) -> str:
+    """Return a number of things: ``1 stream``, ``2 streams``, ``1,000 streams``."""
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def listed(words: Sequence[str]) -> str:

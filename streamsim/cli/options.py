@@ -28,7 +28,7 @@ from streamsim.files import check_writable, read_bytes
 from streamsim.program import HOST_MEMORIES, LAUNCHES, ORDERS, Config, Workload, parse_kernel, read_plan
 from streamsim.recorded import kind_given
 from streamsim.report import picture_format
-from streamsim.text import LARGEST_TOML_BYTES, kind_of, parse_bytes, parse_count, parse_number, parse_seconds
+from streamsim.text import LARGEST_TOML_BYTES, kind_of, parse_bytes, parse_count, parse_seconds
 
 PLAIN = Config()  # what is issued where nothing is said
 # What a click context knows: the form of the answer, whether all of it is asked for, and the part of a recording.
@@ -85,7 +85,7 @@ TIME = Quantity("time", partial(parse_seconds, least=SHORTEST_KERNEL_S))
 WAIT = Quantity("time", parse_seconds)
 KERNEL = Quantity("kernel", parse_kernel)
 COUNT = Quantity("count", parse_count)
-CHUNKS = Quantity("count", partial(parse_number, most=MOST_CHUNKS))
+CHUNKS = Quantity("count", partial(parse_count, most=MOST_CHUNKS))
 
 
 SEVERAL = ("device", "connections", *Config.__struct_fields__)  # options that take several values
@@ -425,7 +425,7 @@ def _measured(text: str, field: str) -> Measured:
     *streams, time = parts[:-1] if how in (COPIES, UNCUT) else parts or [""]
     if len(streams) > 1 or not time or (streams and not streams[0].strip().isdecimal()):
         raise InputError(f"{field} {shown(text)}: expected {TIMES_FORM}")
-    count = parse_number(streams[0], f"{field} streams") if streams else None
+    count = parse_count(streams[0], f"{field} streams") if streams else None
     return Measured(parse_seconds(time, field, least=1e-9), count, how == COPIES, how == UNCUT)
 
 

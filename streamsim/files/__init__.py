@@ -26,7 +26,7 @@ import msgspec
 import tomli_w
 
 from streamsim.errors import InputError, one_line, shown, uncapitalised
-from streamsim.text import LARGEST_TOML_BYTES, WORDS, check_listed, is_cut_short, mistaken_for, parser_for
+from streamsim.text import LARGEST_TOML_BYTES, WORDS, check_listed, mistaken_for, parser_for
 
 GZIP_LEVEL = 6
 KNOWN = "streamsim init --schema says what is known"
@@ -65,8 +65,7 @@ def check_writable(path: str | os.PathLike[str]) -> None:
     """Raise InputError unless a file can be written at ``path``; long commands check this before they measure."""
     if "\0" in str(path):
         raise InputError(f"{path}: cannot write it: embedded null byte")
-    is_link = os.path.islink(path)  # the file that the link leads to is written
-    folder = Path(os.path.realpath(path) if is_link else path).parent
+    folder = Path(os.path.realpath(path)).parent  # of the file that a link leads to
     if not os.path.isdir(folder):
         raise InputError(f"{path}: there is no folder {str(folder)!r}; make it, or choose another output")
     if os.path.isdir(path):
@@ -248,9 +247,7 @@ def explain_json(error: ValueError | RecursionError, data: bytes, kind: type[msg
     try:
         plain = json.loads(data.decode())
     except (ValueError, RecursionError) as slip:
-        if isinstance(slip, json.JSONDecodeError) and slip.msg != "Extra data" and is_cut_short(data):
-            return f"is cut short ({_malformed(slip)}); write it again"
-        return _malformed(slip) + ("" if data.lstrip()[:1] in b"{[" else "; a schedule is a JSON object")
+        return f"{_malformed(slip)}; a schedule is one whole JSON object; write it again"
     return _explain(error, plain, kind) if isinstance(error, msgspec.ValidationError) else _malformed(error)
 
 

@@ -21,7 +21,7 @@ from streamsim.errors import InputError
 from streamsim.playground.pyodide import BrowserPython
 from streamsim.program import HOST_MEMORIES, ORDERS, Config, HostMemory, Order, useful_streams, workload_of_sizes
 from streamsim.report import in_html, losses_of
-from streamsim.text import parse_bandwidth, parse_bytes, parse_number, parse_seconds
+from streamsim.text import parse_bandwidth, parse_bytes, parse_count, parse_seconds
 from streamsim.transform import Source, Work
 
 POWERS = tuple(f"{part * (1 << power):g}" for power in range(10) for part in (1, 1.25, 1.5, 1.75))
@@ -67,8 +67,8 @@ CONTROLS = (
     Control("--h2d", "bytes copied in", "64MB", SIZES, parse_bytes),
     Control("--kernel", "time of the kernel", "1ms", TIMES, parse_seconds),
     Control("--d2h", "bytes copied back", "64MB", SIZES, parse_bytes),
-    Control("--chunks", "chunks", "4", COUNTS, parse_number),
-    Control("--streams", "streams", "4", COUNTS, parse_number),
+    Control("--chunks", "chunks", "4", COUNTS, parse_count),
+    Control("--streams", "streams", "4", COUNTS, parse_count),
     Control("link.bandwidth", "link", "64GB/s", RATES, parse_bandwidth),
     Control("--order", "order", "depth-first", ORDERS),
     Control("--memory", "host memory", "pinned", HOST_MEMORIES),
@@ -112,13 +112,13 @@ def played(choice: dict[str, str]) -> tuple[Work, str]:
     Raises InputError naming the value that is wrong.
     """
     given = {name: text for name, text in choice.items() if text}
-    chunks = parse_number(given.get("--chunks", ""), "--chunks")
+    chunks = parse_count(given.get("--chunks", ""), "--chunks")
     order, memory = cast("Order", given["--order"]), cast("HostMemory", given["--memory"])  # Config checks both
     if useful_streams(order, chunks) == 1:  # the order has streams of its own, or only one is of use
         given.pop("--streams", None)
     sizes, kernels, back = ([given[name]] if name in given else [] for name in ("--h2d", "--kernel", "--d2h"))
     workload = workload_of_sizes(sizes, kernels, back)
-    streams = parse_number(given.get("--streams", "1"), "--streams")
+    streams = parse_count(given.get("--streams", "1"), "--streams")
     config = Config(order=order, chunks=chunks, streams=streams, memory=memory)
     settings = [f"{name}={text}" for name, text in given.items() if not name.startswith("--")]
     device = changed(load_device(given["--device"]), parse_settings(settings))

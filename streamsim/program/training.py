@@ -17,7 +17,7 @@ from streamsim.errors import Bytes, Checked, InputError, KernelTime, Limits, sho
 from streamsim.files import Parsers, read_toml
 from streamsim.program import schedule as calls
 from streamsim.program.schedule import Schedule
-from streamsim.text import parse_bytes, parse_count, parse_number, parse_seconds
+from streamsim.text import parse_bytes, parse_count, parse_seconds
 
 MOST_WORKERS = 256
 SLOTS = 2  # device buffers for batches: a prefetcher fills one while the step works on the other
@@ -154,7 +154,7 @@ def parse_sample(text: str, field: str = "sample") -> int:
         raise InputError(
             f"{field} = {shown(text)}: expected a shape and a type such as 3x224x224:float32; types: {types}"
         )
-    return math.prod(parse_number(part, field) for part in shape.split("x")) * BYTES_OF[kind]
+    return math.prod(parse_count(part, field) for part in shape.split("x")) * BYTES_OF[kind]
 
 
 class LoopFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

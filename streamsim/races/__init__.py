@@ -37,7 +37,6 @@ from streamsim import program
 
 Rule = Literal["race", "unrecorded-event", "unsynchronised-output", "redundant-wait"]
 HazardKind = Literal["read-after-write", "write-after-read", "write-after-write"]
-Severity = Literal["error", "warning"]
 HAZARD_KINDS: tuple[HazardKind, ...] = get_args(HazardKind)
 
 MOST_SHOWN = 3  # clashes of one race that its text spells out
@@ -78,7 +77,7 @@ class Finding(msgspec.Struct, frozen=True):
     wait: MissingWait | None = None
 
     @property
-    def severity(self) -> Severity:
+    def severity(self) -> Literal["error", "warning"]:
         """Return "error" for a race, whose result depends on luck, and "warning" for what is surely not meant."""
         return "error" if self.rule == "race" else "warning"
 
@@ -177,13 +176,11 @@ class HappensBefore:
         self._ops, self._nothing = schedule.ops, nothing
         self._known = [nothing] * len(schedule.ops)  # by op, when it starts
         self._hosts = dict.fromkeys(threads, nothing)
-        self._events: dict[int, Clock] = {}  # by event, of its latest record
+        self._events = [nothing] * schedule.events  # of its latest record
         self._streams = [nothing] * width  # without the last op of the stream itself
         self._last = [NEVER] * width
         self._seen = [nothing] * width  # of the thread that called last: its clock, which the stream's has taken in
-        self._callers: list[set[int]] = [set() for _ in range(width)]
-        for op, stream in zip(schedule.ops, self.stream_of, strict=True):
-            self._callers[stream].add(op.thread)
+        self._callers = {(op.stream or 0, op.thread) for op in schedule.ops}
 
     # Clocks of streams and threads
 
@@ -214,11 +211,6 @@ class HappensBefore:
         for behind in self._ordinary if stream == program.LEGACY_STREAM else (stream,):
             self._streams[behind] = clock
 
-    def host_waits(self, thread: int, ops: Iterable[int]) -> None:
-        """Let the thread go on when ``ops`` have ended."""
-        for op in ops:
-            self.host_learns(thread, self.ended(op))
-
     def host_learns(self, thread: int, clock: Clock) -> None:
         """Let the thread know what ``clock`` says as well."""
         self._hosts[thread] = join(self._hosts[thread], clock)
@@ -236,7 +228,7 @@ class HappensBefore:
         if isinstance(op, program.RecordEvent):
             self._events[op.event] = self._called(op.stream, op.thread, self._nothing)
         elif isinstance(op, program.WaitEvent):
-            self._called(op.stream, op.thread, self.recorded(op.event))
+            self._called(op.stream, op.thread, self._events[op.event])
         elif isinstance(op, program.Synchronize):
             self.host_learns(op.thread, self._awaited(op))
         elif isinstance(op, program.WaitThread):
@@ -250,14 +242,10 @@ class HappensBefore:
 
     def _awaited(self, sync: program.Synchronize) -> Clock:
         if sync.event is not None:
-            return self.recorded(sync.event)
+            return self._events[sync.event]
         if sync.stream is not None:
             return self._behind(sync.stream)
         return reduce(join, [_put(clock, one, self._last[one]) for one, clock in enumerate(self._streams)])
-
-    def recorded(self, event: int) -> Clock:
-        """Return what has ended when the event's latest record is complete."""
-        return self._events.get(event, self._nothing)
 
     def waits_in_vain(self, wait: program.WaitEvent) -> bool:
         """Return True if the next op of the stream comes after what the event stands for without the wait, too.
@@ -267,8 +255,9 @@ class HappensBefore:
         among = self._ordinary if wait.stream in self._ordinary else [wait.stream]
         stream, host = self._behind(wait.stream), self._hosts[wait.thread]
         known = join(stream, host)
-        without = known if len(set().union(*(self._callers[one] for one in among))) <= 1 else stream
-        return join(known, self.recorded(wait.event)) == without
+        threads = {thread for called, thread in self._callers if called in among}
+        without = known if len(threads) <= 1 else stream
+        return join(known, self._events[wait.event]) == without
 
     # Questions about ops
 
@@ -335,16 +324,17 @@ class History:
         self._starts = [0]  # sorted
         self._at = {0: _ByteRange(n_bytes, NEVER, {})}
 
-    def read(self, op: int, stream: int, start: int, end: int) -> list[int]:
-        """Return the ops that must have ended before ``op`` reads these bytes."""
-        ranges = self._ranges(start, end)
-        for part in ranges:
-            part.readers[stream] = op
-        return [part.writer for part in ranges if part.writer != NEVER]
+    def touch(self, op: int, region: program.Region, writes: bool, reader: int) -> list[int]:
+        """Return the ops that must have ended before ``op`` reads or overwrites these bytes.
 
-    def write(self, op: int, start: int, end: int) -> list[int]:
-        """Return the ops that must have ended before ``op`` overwrites these bytes."""
+        A later op of the same ``reader`` takes the place of an earlier one.
+        """
+        start, end = region.offset, region.offset + region.bytes
         ranges = self._ranges(start, end)
+        if not writes:
+            for part in ranges:
+                part.readers[reader] = op
+            return [part.writer for part in ranges if part.writer != NEVER]
         found = [earlier for part in ranges for earlier in (part.writer, *part.readers.values()) if earlier != NEVER]
         if len(ranges) > 1:  # they have one history now
             first = bisect_left(self._starts, start)
@@ -387,8 +377,7 @@ def earlier_ops(
     for i, op in enumerate(ops):
         found = []
         for region, writes in touched(op):
-            history, start, end = histories[region.buffer], region.offset, region.offset + region.bytes
-            earlier = history.write(i, start, end) if writes else history.read(i, i, start, end)  # of all streams
+            earlier = histories[region.buffer].touch(i, region, writes, i)  # every reader counts
             found.append((region, writes, earlier))
         yield found
 
@@ -429,16 +418,15 @@ class _Checker:
             clock = order.with_read(i, op.thread, clock)
         order.start(i, stream, clock)
         if isinstance(op, program.Copy) and op.is_done_on_return(self._pageable):
-            order.host_waits(op.thread, (i,))
+            order.host_learns(op.thread, order.ended(i))
 
     def _earlier(self, i: int, op: program.Copy | program.Kernel) -> Iterator[tuple[int, bool]]:
         """Yield the ops that must have used the bytes before ``op`` touches them, and whether these are pageable."""
         for region, writes in touched(op):
-            history, pageable = self._histories[region.buffer], region.buffer in self._pageable
-            start, end = region.offset, region.offset + region.bytes
+            pageable = region.buffer in self._pageable
             reader = -1 - op.thread if pageable else op.stream  # a thread reads pageable memory in the order of calls
-            earlier = history.write(i, start, end) if writes else history.read(i, reader, start, end)
-            yield from ((k, pageable) for k in earlier)
+            for earlier in self._histories[region.buffer].touch(i, region, writes, reader):
+                yield earlier, pageable
 
     def _is_behind(self, op: program.Copy | program.Kernel, earlier: int, pageable: bool, clock: Clock) -> bool:
         """Return True if ``op``, which has this clock, touches the bytes only after the earlier op has used them."""

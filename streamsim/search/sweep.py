@@ -61,7 +61,6 @@ from streamsim.text import (
     parse_buffers,
     parse_bytes,
     parse_count,
-    parse_number,
     parse_seconds,
 )
 
@@ -516,7 +515,7 @@ Values = Callable[[str, str], Sequence[Any]]  # makes the values of an axis of a
 _KERNEL_TIME = partial(parse_seconds, least=errors.SHORTEST_KERNEL_S)
 _sizes: Values = partial(expand, parse=parse_bytes, step_by_one=False)
 _times: Values = partial(expand, parse=parse_seconds, whole=False, step_by_one=False)
-_numbers: Values = partial(expand, parse=partial(parse_number, most=errors.MOST_CHUNKS))
+_numbers: Values = partial(expand, parse=partial(parse_count, most=errors.MOST_CHUNKS))
 DEVICE_AXES: dict[str, Values] = {"connections": partial(expand, parse=partial(parse_count, most=32))}
 WORK_AXES: dict[str, Values] = {
     "h2d": _sizes,

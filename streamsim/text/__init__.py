@@ -14,17 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache, partial
 from typing import TypeVar
 
-from streamsim.errors import (
-    LARGEST_BYTES,
-    LARGEST_COUNT,
-    LONGEST_S,
-    LONGEST_TEXT,
-    MOST_CHUNKS,
-    InputError,
-    check_choice,
-    short,
-    shown,
-)
+from streamsim import errors
 
 _NUMBER = r"\s*(?P<number>[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)\s*"
 _SI, _IEC = "(?P<prefix>[kKMGT])?", "(?P<iec>[kmgt])i"
@@ -62,7 +52,7 @@ def parser_for(name: str) -> Callable[[str, str], float]:
     return partial(parse_bytes if unit == SIZE else parse_count, least=0)
 
 
-def parse_bytes(text: str, field: str = "size", least: int = 1, most: int = LARGEST_BYTES) -> int:
+def parse_bytes(text: str, field: str = "size", least: int = 1, most: int = errors.LARGEST_BYTES) -> int:
     """Return the bytes in a text such as ``"64MiB"``: 67108864. A size with a prefix is rounded to a whole byte.
 
     Raises InputError naming ``field`` for a size outside ``least..most``, and for a part of a byte without a prefix.
@@ -70,24 +60,19 @@ def parse_bytes(text: str, field: str = "size", least: int = 1, most: int = LARG
     return _whole(_BYTES, text, field, "a size in bytes such as 64MiB, 64MB or 4096", least, most)
 
 
-def parse_count(text: str, field: str = "count", least: int = 1, most: int = LARGEST_BYTES) -> int:
+def parse_count(text: str, field: str = "count", least: int = 1, most: int = errors.LARGEST_BYTES) -> int:
     """Return the count in a text such as ``"16Mi"``: 16777216.
 
     Raises InputError naming ``field`` unless it is a whole number in ``least..most``.
     """
-    return _whole(_COUNT, text, field, "a count such as 16Mi, 4M or 4096", least, most)
+    return _whole(_COUNT, text, field, "a whole number such as 16, 4096 or 16Mi", least, most)
 
 
-def parse_number(text: str, field: str = "number", least: int = 1, most: int = LARGEST_COUNT) -> int:
-    """Return the number of chunks or streams in a text such as ``"16"``. Raises InputError naming ``field``."""
-    return _whole(_COUNT, text, field, "a whole number", least, most)
-
-
-def parse_seconds(text: str, field: str = "time", least: float = 0.0, most: float = LONGEST_S) -> float:
+def parse_seconds(text: str, field: str = "time", least: float = 0.0, most: float = errors.LONGEST_S) -> float:
     """Return the seconds in a text such as ``"0.57ms"``. Raises InputError naming ``field`` outside ``least..most``."""
     bare = text.strip()
     if bare.replace(".", "", 1).isdecimal() and bare.strip("0."):
-        raise InputError(f"{field} = {shown(text)}: lacks its unit; write {bare}ms, {bare}us or {bare}s")
+        raise errors.InputError(f"{field} = {errors.shown(text)}: lacks its unit; write {bare}ms, {bare}us or {bare}s")
     return _number(_SECONDS, text, field, "a time such as 0.57ms, 2.7us or 1e-3 (seconds)", least, most)
 
 
@@ -107,16 +92,16 @@ def parse_bandwidth(text: str, field: str = "bandwidth", least: float = 1e6, mos
 
 def _number(form: re.Pattern[str], text: str, field: str, hint: str, least: float, most: float) -> float:
     """Return the number in ``text``, a match of ``form``. Raises InputError, whose words are ``hint``, for another."""
-    match = form.fullmatch(text) if len(text) <= LONGEST_TEXT else None
+    match = form.fullmatch(text) if len(text) <= errors.LONGEST_TEXT else None
     if not match:
-        raise InputError(f"{field} = {shown(text)}: expected {hint}")
+        raise errors.InputError(f"{field} = {errors.shown(text)}: expected {hint}")
     found = match.groupdict()
     prefix = f"{found['iec'].upper()}i" if found.get("iec") else found["prefix"]
     value = float(match["number"]) * _TIMES.get(prefix, 1) / (float(found.get("below") or 1) or math.nan)
     value /= _PARTS.get(prefix, 1)
     if not least <= value <= most:
         ends = " to ".join(f"{end:,}" if isinstance(end, int) else f"{end:g}" for end in (least, most))
-        raise InputError(f"{field} = {shown(text)}: expected {hint}, from {ends}")
+        raise errors.InputError(f"{field} = {errors.shown(text)}: expected {hint}, from {ends}")
     return value
 
 
@@ -125,14 +110,15 @@ def _whole(form: re.Pattern[str], text: str, field: str, hint: str, least: int, 
     value = _number(form, text, field, hint, least, most)
     has_prefix = text.strip().removesuffix("B").rstrip()[-1:].isalpha()
     if not (has_prefix or value.is_integer()):
-        raise InputError(f"{field} = {shown(text)}: is not whole; expected {hint}")
+        raise errors.InputError(f"{field} = {errors.shown(text)}: is not whole; expected {hint}")
     return round(value)
 
 
 def check_listed(field: str, values: object) -> None:
     """Raise InputError unless ``values`` is a list; a text is not a list of letters."""
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
-        raise InputError(f"{field} = {shown(values)}: expected a list; put it into brackets: [{shown(values)}]")
+        given = errors.shown(values)
+        raise errors.InputError(f"{field} = {given}: expected a list; put it into brackets: [{given}]")
 
 
 def figures(within: float) -> int:
@@ -229,7 +215,9 @@ def expand(text: str, field: str, parse: Parse, whole: bool = True, step_by_one:
         for value in values:
             found[round(value) if whole else value] = None
             if len(found) > MOST_VALUES:
-                raise InputError(f"{field} = {shown(text)}: more than {MOST_VALUES} values; give a larger step")
+                raise errors.InputError(
+                    f"{field} = {errors.shown(text)}: more than {MOST_VALUES} values; give a larger step"
+                )
     return tuple(found)
 
 
@@ -238,12 +226,12 @@ def _values(match: re.Match[str], text: str, field: str, parse: Parse, step_by_o
     first, last = parse(match["first"], field), parse(match["last"], field)
     if not (match["step"] or match["factor"] or step_by_one):
         stepped = f"{''.join(text.split())}*2"
-        raise InputError(f"{field} = {shown(text)}: a range without a step; add one such as {stepped}")
+        raise errors.InputError(f"{field} = {errors.shown(text)}: a range without a step; add one such as {stepped}")
     step = parse(match["step"], field) if match["step"] else 1
     factor = float(match["factor"]) if match["factor"] else None
     if last < first or step <= 0 or (factor is not None and (factor <= 1 or first <= 0)):
         hint = "a smaller and a larger number, with a step above 0 or, from above 0, a factor above 1"
-        raise InputError(f"{field} = {shown(text)}: expected {hint}")
+        raise errors.InputError(f"{field} = {errors.shown(text)}: expected {hint}")
     for k in range(MOST_VALUES + 1):
         value = first + step * k if factor is None else first * factor**k
         if value > last * (1 + SLACK):
@@ -253,7 +241,7 @@ def _values(match: re.Match[str], text: str, field: str, parse: Parse, step_by_o
 
 def parse_buffers(text: str) -> tuple[int | None, ...]:
     """Return the numbers of device buffers in ``"all,2,3"``: (None, 2, 3). None: a buffer for each chunk."""
-    count = partial(parse_number, most=MOST_CHUNKS)
+    count = partial(parse_count, most=errors.MOST_CHUNKS)
     found: list[int | None] = []
     for part in text.split(","):
         found += [None] if part.strip() == ALL else map(int, expand(part, "buffers", count))
@@ -264,7 +252,7 @@ def chosen(field: str, text: str, choices: tuple[Word, ...]) -> tuple[Word, ...]
     """Return the ``choices`` in a text such as ``"depth-first,serial"``. Raises InputError naming ``field``."""
     parts = dict.fromkeys(part.strip() for part in text.split(","))
     for part in parts:
-        check_choice(field, part, choices)
+        errors.check_choice(field, part, choices)
     return tuple(choice for part in parts for choice in choices if choice == part)
 
 
@@ -308,14 +296,7 @@ def mistaken_for(kind: str, data: bytes) -> str:
     found = kind_of(data)
     if found in ("", kind):
         return f"is JSON; expected {expected}, in TOML" if kind in _TOML and data.lstrip()[:1] == b"{" else ""
-    if is_cut_short(data) and found != "journal":  # a journal grows line by line and may end anywhere
-        return f"is the beginning of {WORDS[found].partition(',')[0]}, cut short; expected {expected}"
     return f"is {WORDS[found]}; expected {expected}"
-
-
-def is_cut_short(data: bytes) -> bool:
-    """Return True if ``data`` begins as a JSON object and does not end as one."""
-    return data.lstrip()[:1] == b"{" and data.rstrip()[-1:] != b"}"
 
 
 def kind_of(data: bytes) -> str:

@@ -60,7 +60,7 @@ def _order(schedule: Schedule, holds: bool = True) -> HappensBefore:
         if isinstance(op, Copy | Kernel):
             order.start(i, op.stream, order.now(op.stream, op.thread))
             if holds and isinstance(op, Copy) and op.is_done_on_return(pageable):
-                order.host_waits(op.thread, (i,))
+                order.host_learns(op.thread, order.ended(i))
         elif holds or not isinstance(op, Synchronize | WaitThread):
             order.call(op)
     return order

@@ -36,7 +36,7 @@ LAYER = "[[layers]]\nweight_bytes = {}\nkernels = {}\n"
 BEYOND = "1" + "0" * 400  # more than any float
 SCHEDULES: list[tuple[bytes, str]] = [
     (b"", "is empty; expected a schedule"),
-    (document()[:-3], "is cut short (cannot be read: expecting ',' delimiter: line 1 column"),
+    (document()[:-3], "cannot be read: expecting ',' delimiter: line 1 column...; write it again"),
     (b'{"ops":"\xff"}', "is not UTF-8 text (byte 8)"),
     (b'{"ops":' + b"[" * 100_000, "is nested too deeply"),
     (document('{"stream":1}'), "ops[1].op: is missing"),
@@ -50,7 +50,7 @@ WORKLOADS: list[tuple[bytes | str, str]] = [
     ("what is it", "cannot be read: expected '=' after a key in a key/value pair (at line 1"),
     ("x = " + "[" * 100_000, "is nested too deeply"),
     ("elements = " + "9" * 5000, "cannot be read: exceeds the limit"),
-    ('elements = "64MiB"', "elements = '64MiB': expected a count"),
+    ('elements = "64MiB"', "elements = '64MiB': expected a whole number"),
     ("inputs = [4]\nkernel = ['4ms']", "kernel = ['4ms']: unknown field; did you mean kernels?"),
     ("kernels = [{ points = [{ on = 3 }] }]", "kernels[0].points[0].on = 3: unknown field; streamsim init --schema"),
     ("kernels = ['1ms', 0]", "kernels[1] = '0s': duration_s = 0.0: expected"),
