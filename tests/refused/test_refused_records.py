@@ -92,7 +92,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 TUNE = "tune --h2d 64KiB --kernel 20us --d2h 64KiB --max-chunks 4 --max-streams 2"
 LINES = {
-    "run -o no/such/r.json.gz": "...there is no folder 'no/such'",
+    "run -o no/such/r.json.gz": "...there is no folder",
     "run -o there.json.gz": "there.json.gz: there is such a file already; move it away, or",
     "calibrate --from none.gz": "none.gz: cannot read it: no such file",
     f"calibrate --from {RECORDED} --samples s.gz": "--samples: --from measures nothing",
