@@ -24,14 +24,12 @@ from streamsim.analysis.formulas import (
     best_practices,
     gomez_luna,
     napkin,
-    published_of,
+    published,
     simple_multi_copy,
-    stage_times,
     van_werkhoven,
     van_werkhoven_transfer,
 )
 from streamsim.analysis.intervals import (
-    LEVEL,
     MISSED_S,
     Interval,
     drawn_times_s,
@@ -42,7 +40,6 @@ from streamsim.analysis.intervals import (
     missed,
     served_in_order,
     shared_queues,
-    standard_misses,
     works_in,
 )
 from streamsim.analysis.losses import (

@@ -3,13 +3,8 @@
 They take whole stage times and a number of chunks.
 """
 
-from collections import Counter
-
-import msgspec
-
-from streamsim.device import Device
-from streamsim.lowering import Lowered, lower
-from streamsim.program import Copy, Direction, Schedule
+from streamsim.lowering import Lowered
+from streamsim.program import Copy
 from streamsim.rules import D2H, H2D, KERNEL, NOTHING, TICKS_PER_S
 
 
@@ -74,54 +69,6 @@ def gomez_luna(h2d_s: float, kernel_s: float, d2h_s: float, streams: int, per_st
     return max(transfer_s, kernel_s) + min(transfer_s, kernel_s) / streams + streams * per_stream_s
 
 
-class StageTimes(msgspec.Struct, frozen=True):
-    """A pipeline as the published formulas see it.
-
-    Seconds of each whole stage alone and in one go; ``*_chunks_s``: the transfers cut into ``chunks`` by the
-    LogGP formula; ``issue_s``: the host's calls for one more chunk.
-    """
-
-    h2d_s: float
-    kernel_s: float
-    d2h_s: float
-    h2d_chunks_s: float
-    d2h_chunks_s: float
-    chunks: int
-    streams: int
-    copy_engines: int
-    issue_s: float
-
-
-def stage_times(schedule: Schedule, device: Device, lowered: Lowered | None = None) -> StageTimes:
-    """Add up the copies and the kernels of a schedule.
-
-    The number of chunks is that of the rarest kind of op, since a chunk may have several copies or kernels.
-    Raises InputError as :func:`lower_bound`.
-    """
-    lowered = lower(schedule, device) if lowered is None else lowered
-    counts = [lowered.kind.count(kind) for kind in (H2D, KERNEL, D2H)]
-    chunks = min((count for count in counts if count), default=1)
-    spent = [(lowered.costs[index], count) for index, count in Counter(lowered.cost).items()]
-    spent = [(cost, count) for cost, count in spent if cost.kind != NOTHING]
-
-    def transfers_s(direction: Direction, pieces: int) -> float:
-        n_bytes = sum(op.bytes for op in schedule.ops if isinstance(op, Copy) and op.direction == direction)
-        latency_s, per_byte = getattr(device, direction).latency_s, 1 / getattr(device, direction).bandwidth_bytes_per_s
-        return van_werkhoven_transfer(latency_s, n_bytes / pieces, per_byte, latency_s, pieces) if n_bytes else 0.0
-
-    return StageTimes(
-        h2d_s=transfers_s("h2d", 1),
-        kernel_s=sum(cost.duration * count / TICKS_PER_S for cost, count in spent if cost.kind == KERNEL),
-        d2h_s=transfers_s("d2h", 1),
-        h2d_chunks_s=transfers_s("h2d", chunks),
-        d2h_chunks_s=transfers_s("d2h", chunks),
-        chunks=chunks,
-        streams=len({op.stream for op, kind in zip(schedule.ops, lowered.kind, strict=True) if kind != NOTHING}),
-        copy_engines=device.copy_engines.count,
-        issue_s=sum(cost.call * count / TICKS_PER_S for cost, count in spent) / chunks,
-    )
-
-
 # What each formula takes for granted, for people.
 FORMULA_WORDS = {
     "napkin": "equal chunks of three equal stages, two copy engines",
@@ -132,14 +79,37 @@ FORMULA_WORDS = {
 }
 
 
-def published_of(stages: StageTimes) -> dict[str, float]:
-    """Seconds that each published formula predicts, by its name."""
-    whole = (stages.h2d_s, stages.kernel_s, stages.d2h_s)
-    cut = (stages.h2d_chunks_s, stages.kernel_s, stages.d2h_chunks_s)
+def published(lowered: Lowered, kernel_s: float | None = None, overlaps: bool = True) -> dict[str, float]:
+    """Return the seconds that each published formula predicts for a schedule, by its name.
+
+    The stages are those of the whole work alone and in one go. ``kernel_s``: the time of the kernels, if more is known
+    than the sum of the schedule's. The number of chunks is that of the rarest kind of op, since a chunk may have
+    several copies or kernels. If a program does not overlap anything, it counts as one chunk, without copy engines.
+    Pageable copies go at the pageable rate.
+    """
+    spent = [lowered.costs[index] for index in lowered.cost if lowered.costs[index].kind != NOTHING]
+    counts = [lowered.kind.count(kind) for kind in (H2D, KERNEL, D2H)]
+    chunks = min((count for count in counts if count), default=1)
+    issue_s = sum(cost.call for cost in spent) / chunks / TICKS_PER_S
+    if kernel_s is None:
+        kernel_s = sum(cost.duration for cost in spent if cost.kind == KERNEL) / TICKS_PER_S
+    chunks, engines = (chunks, lowered.device.copy_engines.count) if overlaps else (1, 0)
+    h2d_s, d2h_s = (_transfers_s(lowered, kind, 1) for kind in (H2D, D2H))
+    h2d_chunks_s, d2h_chunks_s = (_transfers_s(lowered, kind, chunks) for kind in (H2D, D2H))
     return {
-        "napkin": napkin(*whole, stages.chunks),
-        "CUDA best practices guide": best_practices(stages.h2d_s + stages.d2h_s, stages.kernel_s, stages.chunks),
-        "simpleMultiCopy": simple_multi_copy(*whole, stages.copy_engines),
-        "van Werkhoven 2014": van_werkhoven(*cut, stages.chunks, stages.copy_engines),
-        "Gomez-Luna 2012": gomez_luna(*whole, stages.chunks, stages.issue_s),
+        "napkin": napkin(h2d_s, kernel_s, d2h_s, chunks),
+        "CUDA best practices guide": best_practices(h2d_s + d2h_s, kernel_s, chunks),
+        "simpleMultiCopy": simple_multi_copy(h2d_s, kernel_s, d2h_s, engines),
+        "van Werkhoven 2014": van_werkhoven(h2d_chunks_s, kernel_s, d2h_chunks_s, chunks, engines),
+        "Gomez-Luna 2012": gomez_luna(h2d_s, kernel_s, d2h_s, chunks, issue_s),
     }
+
+
+def _transfers_s(lowered: Lowered, kind: int, pieces: int) -> float:
+    """Return the time of all copies in one direction, cut into ``pieces``."""
+    direction, link = ("h2d", lowered.device.h2d) if kind == H2D else ("d2h", lowered.device.d2h)
+    n_bytes = sum(op.bytes for op in lowered.schedule.ops if isinstance(op, Copy) and op.direction == direction)
+    latency_s, per_byte = link.latency_s, 1 / link.bandwidth_bytes_per_s
+    if lowered.schedule.pageable_names:
+        latency_s, per_byte = link.pageable_latency_s, 1 / link.pageable_bandwidth_bytes_per_s
+    return van_werkhoven_transfer(latency_s, n_bytes / pieces, per_byte, latency_s, pieces) if n_bytes else 0.0

@@ -13,22 +13,19 @@ and of an H200, beside what the spread of their calibrations explains; each card
 exponents that are left free give the same within a tenth. docs/evidence.md judges them on other records.
 """
 
-from __future__ import annotations
-
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from streamsim.compiled import simulate_one_of_many
 from streamsim.device import HOST_TIMES, Device, as_device, known_within, multiplied, number_names
-from streamsim.errors import InputError, check_number, check_whole
+from streamsim.errors import InputError, check_whole
 from streamsim.program import LEGACY_STREAM, Copy, Kernel, Op, Schedule, StreamKind
 from streamsim.text import format_between
 
@@ -43,8 +40,7 @@ MOST_POWER = 50.0  # of e: a larger factor is cut to it
 ORDERED = "same-queue-first"  # the one rule by which it matters in which order queues are served
 
 
-@dataclass(frozen=True, slots=True)
-class Interval:
+class Interval(msgspec.Struct, frozen=True):
     """The seconds between which the makespan lies with probability ``level``, from so many ``samples`` of a seed."""
 
     low_s: float
@@ -53,38 +49,20 @@ class Interval:
     samples: int
     seed: int
 
-    def __str__(self) -> str:
-        return f"{self.level * 100:g} % interval: {self.between} ({self.samples} draws, seed {self.seed})"
-
     @property
     def between(self) -> str:
         """The interval in words, with the figures that its width leaves: ``1.45 .. 1.53 ms``."""
         sum_s = self.low_s + self.high_s
         return format_between(self.low_s, self.high_s, (self.high_s - self.low_s) / sum_s if sum_s else 0.0)
 
-    def holds(self, seconds: float) -> bool:
-        """Return True if ``seconds`` lies in it."""
-        return self.low_s <= seconds <= self.high_s
 
-    def times(self, factor: float) -> Interval:
-        """The interval of what takes so many times as long."""
-        return replace(self, low_s=self.low_s * factor, high_s=self.high_s * factor)
+def interval(schedule: Schedule, device: Device | str | Path, samples: int = SAMPLES, seed: int = 0) -> Interval:
+    """Simulate ``schedule`` on ``samples`` devices drawn as ``device`` was measured, the same ones for the same seed.
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain numbers; units are in the names."""
-        return {name: getattr(self, name) for name in self.__slots__}
-
-
-def interval(
-    schedule: Schedule, device: Device | str | Path, samples: int = SAMPLES, seed: int = 0, level: float = LEVEL
-) -> Interval:
-    """The interval in which the makespan of ``schedule`` on ``device`` lies with probability ``level``.
-
-    The same seed gives the same interval. A profile without a spread has that of :func:`with_spread`. Raises InputError
-    for an unknown device, one that no spread is known of (ideal), and unless ``samples`` is 20 to 1,000,000 and
-    ``level`` between 0 and 1.
+    ``device``: a Device, or the name or file of one. Raises InputError for an unknown device, for one whose profile
+    has no spread and no assumed latency, and for other ``samples`` than 20 to 1,000,000.
     """
-    return intervals([schedule], as_device(device), samples, seed, level)[0]
+    return intervals([schedule], as_device(device), samples, seed)[0]
 
 
 def _makespan_s(schedule: Schedule, device: Device) -> float:
@@ -96,20 +74,15 @@ def intervals(
     device: Device,
     samples: int = SAMPLES,
     seed: int = 0,
-    level: float = LEVEL,
     time_s: Callable[[Schedule, Device], float] = _makespan_s,
 ) -> list[Interval]:
     """:func:`interval` of each schedule, on the same draws; ``time_s``: what is predicted of it, in seconds."""
-    check_number("level", level, 0.0, 1.0)
-    if not 0 < level < 1:
-        raise InputError(f"level = {level!r}: expected a number between 0 and 1, such as {LEVEL}")
-
     times = drawn_times_s(schedules, device, samples, seed, time_s)
-    standard = standard_misses(_generators(seed)[2], samples)
+    standard = _generators(seed)[2].standard_t(FREEDOM, samples)
     for schedule, its_times in zip(schedules, times, strict=True):
         its_times *= missed(schedule, its_times, standard)
-    low, high = np.quantile(times, ((1 - level) / 2, (1 + level) / 2), axis=1)
-    return [Interval(float(a), float(b), level, samples, seed) for a, b in zip(low, high, strict=True)]
+    low, high = np.quantile(times, ((1 - LEVEL) / 2, (1 + LEVEL) / 2), axis=1)
+    return [Interval(float(a), float(b), LEVEL, samples, seed) for a, b in zip(low, high, strict=True)]
 
 
 def drawn_times_s(
@@ -118,14 +91,11 @@ def drawn_times_s(
     samples: int = SAMPLES,
     seed: int = 0,
     time_s: Callable[[Schedule, Device], float] = _makespan_s,
-) -> NDArray[np.float64]:
+) -> Array:
     """What is predicted of each schedule on each draw, before anything is missed: seconds, shape (schedules, samples).
 
     Arguments and errors as for :func:`intervals`.
     """
-    device = with_spread(device)
-    _check(device, samples, seed)
-
     drawn = list(draws(device, samples, seed))
     orders, queues = _generators(seed)[1], shared_queues(device)
     permuted = [orders.permutation(queues).tolist() for _ in drawn]
@@ -137,39 +107,12 @@ def drawn_times_s(
     return times
 
 
-def _check(device: Device, samples: int, seed: int) -> None:
-    check_whole("samples", samples, FEWEST_SAMPLES, MOST_SAMPLES)
-    check_whole("seed", seed, 0, MOST_SEED)
-    if not device.spread:
-        raise InputError(
-            f"device {device.name!r}: its profile has no spread to draw from, and no latency that is assumed; calibrate"
-            " the card with streamsim-validate calibrate, or take a card's profile, such as h200"
-        )
-
-
 def _generators(seed: int) -> tuple[np.random.Generator, ...]:
     """Of the devices, of the orders of their queues, and of what the model misses: more samples only add to each."""
     return tuple(np.random.default_rng(own) for own in np.random.SeedSequence(seed).spawn(3))
 
 
 # Devices
-
-
-def with_spread(device: Device) -> Device:
-    """Return ``device`` with a spread: its own, or what its sources tell where its latencies are assumed.
-
-    A published number is known to 3 %, an assumed rate to 5 %, an assumed time to 30 %.
-    """
-    if device.spread or not known_within(device):
-        return device
-    known = {name for name in number_names(device) if isinstance(attrgetter(name)(device), float)}
-    return msgspec.structs.replace(device, spread={name: _assumed_spread(device, name) for name in sorted(known)})
-
-
-def _assumed_spread(device: Device, name: str) -> float:
-    if device.source(name)[0] != "assumed":
-        return PUBLISHED_SPREAD
-    return ASSUMED_TIME_SPREAD if name.endswith("_s") and not name.endswith("per_s") else ASSUMED_SPREAD
 
 
 def draws(device: Device, samples: int = SAMPLES, seed: int = 0) -> Iterator[Device]:
@@ -179,18 +122,38 @@ def draws(device: Device, samples: int = SAMPLES, seed: int = 0) -> Iterator[Dev
     fast or slow for all of them. Then a link that is shared is made no faster than one that is not. Whole numbers
     (queues, engines, bytes) are known, and a time of 0 stays 0. Arguments and errors as for :func:`interval`.
     """
-    device = with_spread(device)
-    _check(device, samples, seed)
-    generator, names = _generators(seed)[0], sorted(number_names(device) & set(device.spread))
+    check_whole("samples", samples, FEWEST_SAMPLES, MOST_SAMPLES)
+    check_whole("seed", seed, 0, MOST_SEED)
+    spread = device.spread or _assumed_spread(device)
+    if not spread:
+        raise InputError(
+            f"device {device.name!r}: its profile has no spread to draw from, and no latency that is assumed; calibrate"
+            " the card with streamsim-validate calibrate, or take a card's profile, such as h200"
+        )
+    generator, names = _generators(seed)[0], sorted(number_names(device) & set(spread))
     together = {*HOST_TIMES}.intersection(names)  # one host, one speed
 
     def drawn() -> Device:
         z = dict(zip(names, generator.standard_normal(len(names)).tolist(), strict=True))
         z |= dict.fromkeys(together, z[min(together)] if together else 0.0)
-        powers = {name: device.spread[name] * own for name, own in z.items()}
+        powers = {name: spread[name] * own for name, own in z.items()}
         return multiplied(device, {name: math.exp(max(-MOST_POWER, min(p, MOST_POWER))) for name, p in powers.items()})
 
     return (drawn() for _ in range(samples))
+
+
+def _assumed_spread(device: Device) -> Mapping[str, float]:
+    """Return the spread of a profile whose latencies are assumed, by its sources.
+
+    A published number is known to 3 %, an assumed rate to 5 %, an assumed time to 30 %.
+    """
+    spread = dict[str, float]()
+    for name in number_names(device) if known_within(device) else ():
+        is_time = name.endswith("_s") and not name.endswith("per_s")
+        if isinstance(attrgetter(name)(device), float):
+            assumed = ASSUMED_TIME_SPREAD if is_time else ASSUMED_SPREAD
+            spread[name] = assumed if device.source(name)[0] == "assumed" else PUBLISHED_SPREAD
+    return spread
 
 
 # The order of the queues
@@ -229,9 +192,9 @@ def served_in_order(schedule: Schedule, order: Sequence[int]) -> Schedule:
         kinds[name[stream] - 1] = kind
 
     def renamed(op: Op) -> Op:
-        return op if op.stream is None else msgspec.structs.replace(op, stream=name[op.stream or LEGACY_STREAM])
+        return op if op.stream is None else replace(op, stream=name[op.stream or LEGACY_STREAM])
 
-    return msgspec.structs.replace(schedule, ops=tuple(map(renamed, schedule.ops)), streams=tuple(kinds))
+    return replace(schedule, ops=tuple(map(renamed, schedule.ops)), streams=tuple(kinds))
 
 
 # What the model misses
@@ -240,7 +203,8 @@ def served_in_order(schedule: Schedule, order: Sequence[int]) -> Schedule:
 def missed(schedule: Schedule, times_s: Array, standard: Array) -> Array:
     """Factors, shape (n,), by which measured times of ``schedule`` differ from predictions of ``times_s`` seconds.
 
-    ``standard``: misses as :func:`standard_misses` draws them, shape (n,). What takes no time is not missed.
+    ``standard``: the misses of copies and kernels that take ``MISSED_S`` each, shape (n,). What takes no time is not
+    missed.
     """
     of_its_time = np.divide(MISSED_S * works_in(schedule), times_s, out=np.zeros_like(times_s), where=times_s > 0)
     with np.errstate(over="ignore"):
@@ -250,8 +214,3 @@ def missed(schedule: Schedule, times_s: Array, standard: Array) -> Array:
 def works_in(schedule: Schedule) -> int:
     """Return the number of copies and kernels of ``schedule``."""
     return sum(isinstance(op, Copy | Kernel) for op in schedule.ops)
-
-
-def standard_misses(generator: np.random.Generator, samples: int) -> Array:
-    """So many misses, shape (samples,), of copies and kernels that take ``MISSED_S`` each."""
-    return generator.standard_t(FREEDOM, samples)

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from streamsim.analysis.bounds import Bound, bound_json, bound_of
-from streamsim.analysis.formulas import published_of, stage_times
+from streamsim.analysis.formulas import published
 from streamsim.collector import collector_off
 from streamsim.compiled import run_one_of_many, simulate_one_of_many
 from streamsim.device import Device, as_device, known_within, link_words
@@ -23,24 +24,15 @@ from streamsim.timeline import Timeline
 SerialProgram = Literal["unchunked", "serial"]
 
 
-class EngineUse(msgspec.Struct, frozen=True):
-    """How long an engine had something to do, and its share of the makespan (0..1)."""
-
-    busy_s: float
-    utilisation: float
-
-
 class Prediction(Result, msgspec.Struct, frozen=True):
     """What the model says of a schedule on a device. Times in seconds.
 
-    ``serial_s``: the same work without overlap, on the same device, and ``serial_program`` what it is: the
-    ``"unchunked"`` program that the schedule says it was cut from; or, where it says none, its own ops made
-    ``"serial"``, with blocking copies; it would hold ``serial_device_bytes`` on the card,
-    which may be more than there is room for. ``one_by_one_s``: the second, always. ``issued_bound``: what
-    no run of this schedule beats. ``work_bound``: what no way to cut and issue its workload beats; None where that is
-    not known. ``calls_return_s``: when all calls but the last wait have returned to the host. ``formulas``: the
-    published predictors, by name. ``memory_bytes``: the card's memory, if known. ``link``: what link was assumed, and
-    how well it is known.
+    - ``serial_s``: the same work without overlap. ``serial_program``: ``"unchunked"``, the program that the schedule
+      says it was cut from; if it names none, ``"serial"``, its own ops with blocking copies. On the card this program
+      would hold ``serial_device_bytes``, for which there may be no room. ``one_by_one_s``: the second, always.
+    - ``issued_bound``: what no run of this schedule beats. ``work_bound``: what no way to cut and issue its workload
+      beats; None if that is not known. ``formulas``: the published predictors, by name.
+    - ``memory_bytes``: the card's memory, if known. ``link``: what link was assumed, and how well it is known.
     """
 
     schema_version: ClassVar[int] = 2
@@ -52,9 +44,6 @@ class Prediction(Result, msgspec.Struct, frozen=True):
     serial_device_bytes: int
     one_by_one_s: float
     issued_bound: Bound
-    calls_return_s: float
-    engines: dict[str, EngineUse]
-    overlap_s: float
     formulas: dict[str, float]
     memory_bytes: int | None
     link: str
@@ -97,26 +86,15 @@ class Prediction(Result, msgspec.Struct, frozen=True):
     def _gain(self, seconds: float) -> float:
         return seconds / self.makespan_s if self.makespan_s else 1.0
 
-    def over(self, bound: Bound) -> float:
-        """Predicted time over that of a bound, 1 at best (1 when there is nothing to do)."""
-        return self.makespan_s / bound.seconds if bound.seconds else 1.0
-
-    def beside(self, bound: Bound) -> Prediction:
-        """The same beside the bound of its work, which no run of this schedule beats either.
-
-        The rounding of the model's clock may put that bound above the makespan.
-        """
-        least = msgspec.structs.replace(bound, seconds=min(bound.seconds, self.makespan_s))
-        issued = max(self.issued_bound, least, key=attrgetter("seconds"))
-        return msgspec.structs.replace(self, work_bound=least, issued_bound=issued)
-
     def _json(self) -> dict[str, Any]:
+        busy_s, used = self.timeline.busy_s, self.timeline.utilisation
         times = ("makespan_s", "serial_s", "serial_program", "serial_fits", "speedup")
         return {
             **attributes(self, *times, "one_by_one_s", "speedup_over_one_by_one"),
             **bound_json("work", self.work_bound),
             **bound_json("issued", self.issued_bound),
-            **attributes(self, "calls_return_s", "overlap_s", "engines"),
+            **attributes(self.timeline, "calls_return_s", "overlap_s"),
+            "engines": {name: {"busy_s": busy, "utilisation": used[name]} for name, busy in busy_s.items()},
             "formulas_s": self.formulas,
             **attributes(self, "device_bytes", "memory_bytes", "link"),
             "inputs": {"schedule": self.schedule.name, "device": self.device},
@@ -124,19 +102,22 @@ class Prediction(Result, msgspec.Struct, frozen=True):
 
 
 @collector_off()  # looking for garbage among the ops of a large schedule takes a tenth of it all
-def predict(schedule: Schedule, device: Device | str | Path) -> Prediction:
+def predict(schedule: Schedule, device: Device | str | Path, work_bound: Bound | None = None) -> Prediction:
     """Simulate ``schedule`` on ``device``, or the one of that name, and beside it the serial programs and the bounds.
 
-    Raises InputError for an unknown device, and when it has no cost for a kernel that the schedule names, or no room
-    for its buffers.
+    ``work_bound``: the bound of its workload, if known; no run of the schedule beats that one either. The rounding of
+    the model's clock may put it above the makespan, and then it is as much. Raises InputError for an unknown device,
+    and when it has no cost for a kernel that the schedule names, or no room for its buffers.
     """
     check_schedule("schedule", schedule)
     device = as_device(device)
     device.check_room(schedule.device_bytes)
     lowered = lower(schedule, device)
-    timeline = run_one_of_many(lowered)
+    timeline, issued = run_one_of_many(lowered), bound_of(lowered)
+    if work_bound is not None:
+        work_bound = replace(work_bound, seconds=min(work_bound.seconds, timeline.makespan_s))
+        issued = max(issued, work_bound, key=attrgetter("seconds"))
     one_by_one_s = _makespan_s(serialized(schedule), device)
-    used = timeline.utilisation
     unchunked = schedule.unchunked
     return Prediction(
         timeline=timeline,
@@ -146,13 +127,11 @@ def predict(schedule: Schedule, device: Device | str | Path) -> Prediction:
         serial_program="serial" if unchunked is None else "unchunked",
         serial_device_bytes=(schedule if unchunked is None else unchunked).device_bytes,
         one_by_one_s=one_by_one_s,
-        issued_bound=bound_of(lowered),
-        calls_return_s=timeline.calls_return_s,
-        engines={name: EngineUse(busy, used[name]) for name, busy in timeline.busy_s.items()},
-        overlap_s=timeline.overlap_s,
-        formulas=published_of(stage_times(schedule, device, lowered)),
+        issued_bound=issued,
+        formulas=published(lowered),
         memory_bytes=device.memory_bytes,
         link=link_words(device, bool(schedule.pageable_names)),
+        work_bound=work_bound,
     )
 
 

@@ -7,7 +7,7 @@ more is no number of its own in a profile. The model says what the events show, 
 profile has.
 """
 
-from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -20,6 +20,7 @@ from streamsim.program import (
     Kernel,
     Launch,
     Op,
+    Order,
     Point,
     RecordEvent,
     Schedule,
@@ -45,30 +46,17 @@ def check_room(workload: Workload, config: Config, device: Device) -> None:
 
 
 def remedy(workload: Workload, config: Config, room_bytes: int) -> str:
-    """What would have room in so many bytes where ``config`` has none."""
-    if workload.once_bytes >= room_bytes:
-        once = format_bytes(workload.once_bytes)
-        return f"the arrays that are copied once take {once} of it: cut them, allow more, or take a larger card"
-    for ring in _rings(workload, config):
+    """Name the ring with the fewest chunks that fits into so many bytes: of two buffers, or else of one."""
+    is_prefetch, most = config.order == "prefetch", min(workload.most_chunks, MOST_CHUNKS)
+    order: Order = "prefetch" if is_prefetch else "depth-first"
+    doubled = {min(config.chunks << i, most) for i in range(MOST_CHUNKS.bit_length())}
+    for buffers, chunks in product((2, 1), sorted(doubled)):
+        streams = 1 if is_prefetch else buffers
+        ring = replace(config, order=order, buffers=buffers, chunks=chunks, streams=streams).fitted()
         if (n_bytes := ring.device_bytes(workload)) <= room_bytes:
             over = f" over {ring.streams} streams" if ring.streams > 1 else ""
-            return (
-                f"use buffers = {ring.buffers}, chunks = {ring.chunks}, {ring.order}{over}: that holds"
-                f" {format_bytes(n_bytes)}"
-            )
-    return "no number of chunks makes it fit: allow more, or take a larger card"
-
-
-def _rings(workload: Workload, config: Config) -> Iterator[Config]:
-    """Over two buffers and streams, with as many chunks and then ever more, down to the least room; then over one."""
-    most = min(workload.most_chunks, MOST_CHUNKS)
-    order = "prefetch" if config.order == "prefetch" else "depth-first"
-    for buffers in (2, 1):
-        streams = 1 if config.order == "prefetch" else max(buffers, config.streams)
-        chunks = min(most, max(2, config.chunks))
-        while chunks <= most:
-            yield replace(config, order=order, buffers=buffers, chunks=chunks, streams=min(streams, chunks))
-            chunks = min(2 * chunks, most) if chunks < most else most + 1
+            return f"use buffers = {ring.buffers}, chunks = {chunks}, {order}{over}: that holds {format_bytes(n_bytes)}"
+    return "no number of chunks makes it fit: allow more, copy less once, or take a larger card"
 
 
 # Times that were measured between two events

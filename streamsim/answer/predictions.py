@@ -5,6 +5,8 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
+from msgspec.structs import asdict
+
 from streamsim import analysis
 from streamsim.advice import WORTH, Explanation, Loss
 from streamsim.answer.document import Answer, Pictures
@@ -33,7 +35,7 @@ def prediction_answer(
     ``assumed``: sentences on its kernels; ``inputs``: what was asked, for JSON.
     """
     p = prediction
-    data = {**p.to_json(inputs), **({} if interval is None else {"interval": interval.to_json()})}
+    data = {**p.to_json(inputs), **({} if interval is None else {"interval": asdict(interval)})}
     bounds = (
         [] if p.work_bound is None else [bound_fact(analysis.BOUND_OF_WORK, p.work_bound, p.makespan_s, p.known_within)]
     )
@@ -77,9 +79,10 @@ def _headline(p: analysis.Prediction, interval: analysis.Interval | None) -> Ite
 
 
 def _engines(p: analysis.Prediction) -> Iterator[Fact]:
-    for name, use in p.engines.items():
-        yield f"{name} busy", use.busy_s, f"{format_share(use.utilisation, p.known_within)} of the time"
-    yield "overlap", p.overlap_s, "two engines or more busy"
+    used = p.timeline.utilisation
+    for name, busy_s in p.timeline.busy_s.items():
+        yield f"{name} busy", busy_s, f"{format_share(used[name], p.known_within)} of the time"
+    yield "overlap", p.timeline.overlap_s, "two engines or more busy"
 
 
 def _memory(p: analysis.Prediction) -> Iterator[Fact]:
@@ -99,7 +102,7 @@ def _rest(p: analysis.Prediction) -> Iterator[Fact]:
         times = format_ratio(p.speedup_over_one_by_one, p.known_within)
         yield "serial", p.one_by_one_s, f"{SERIAL_WORDS['serial']}: {times} as long"
     yield bound_fact(analysis.BOUND_AS_ISSUED, p.issued_bound, p.makespan_s, p.known_within)
-    yield "calls return", p.calls_return_s, "to the host, before it waits for the card"
+    yield "calls return", p.timeline.calls_return_s, "to the host, before it waits for the card"
 
 
 def lines_of(prediction: analysis.Prediction, interval: analysis.Interval | None = None) -> tuple[Shown, ...]:

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import click
 from msgspec.structs import replace
 
-from streamsim.analysis import Prediction, interval, kernel_assumptions, predict
+from streamsim.analysis import interval, kernel_assumptions, predict
 from streamsim.answer import longest_axes, prediction_answer, rows_answer, scenarios_of, sweep_answer, write_page
 from streamsim.cli.options import (
     COUNT,
@@ -47,7 +47,6 @@ from streamsim.cli.printing import answer_options, called, emit, page_asked, pag
 from streamsim.cli.running import BriefCommand, note, progress_bar, tell
 from streamsim.cli.work import (
     ALONE,
-    Asked,
     Issued,
     read_issued,
     refuse,
@@ -207,7 +206,7 @@ def predict_command(
         return OK
     asked = work_of(context)
     work = asked.work
-    prediction, between = _predicted(asked), None
+    prediction, between = predict(work.schedule, work.device, asked.bound), None
     if samples is not None:
         between = interval(work.schedule, work.device, samples, options["seed"])
     if plot is not None:
@@ -221,12 +220,6 @@ def predict_command(
 
 
 take_several(predict_command, SEVERAL)
-
-
-def _predicted(asked: Asked) -> Prediction:
-    """Return the prediction; of a workload with the bound of the work."""
-    prediction = predict(*asked.work[:2])
-    return prediction if asked.bound is None else prediction.beside(asked.bound)
 
 
 @click.command("sweep", cls=BriefCommand)

@@ -133,7 +133,7 @@ def prediction_of(work: Work) -> Prediction:
     source = work.pipeline
     assert source is not None
     bound = work_bound(source.workload, work.device, source.config.memory, source.config.launch)
-    return predict(work.schedule, work.device).beside(bound)
+    return predict(work.schedule, work.device, bound)
 
 
 def shown(choice: dict[str, str]) -> dict[str, Any]:

@@ -3,15 +3,11 @@
 from collections.abc import Callable
 
 import pytest
-from strategies import (
-    NS,
-    link,
-    make_device,
-    ticks,
-)
+from strategies import NS, link, make_device
 
 from streamsim import analysis
 from streamsim.device import load_device
+from streamsim.lowering import lower
 from streamsim.model import simulate
 from streamsim.program import Workload, WorkloadKernel, depth_first
 
@@ -42,22 +38,25 @@ def test_the_published_formulas(formula: Callable[..., float], given: tuple[floa
     assert formula(*given) == pytest.approx(expected)
 
 
-def test_the_stages_of_a_schedule() -> None:
-    # 2 inputs of 1000 bytes, 1 output of 1000, in 4 chunks: 8 H2D, 8 kernels, 4 D2H; at 1 byte a tick, latency 7
+def test_the_formulas_of_a_schedule() -> None:
+    # 2 inputs of 1000 bytes, 1 output of 1000, in 4 chunks: 8 H2D, 8 kernels, 4 D2H; at 1 byte a tick, latency 7. The
+    # stages take 2007, 480 and 1007 ticks, the copies of 4 chunks 2028 and 1028; calls of a chunk 3 * 2 and 2 * 3
     workload = Workload(1000, (1, 1), (1,), (WorkloadKernel(duration_s=400 * NS), WorkloadKernel(duration_s=80 * NS)))
     device = make_device(h2d=link(latency=7), d2h=link(latency=7), copy=2, kernel=3)
-    stages = analysis.stage_times(depth_first(workload, 4, 3), device)
-    assert (stages.chunks, stages.streams, stages.copy_engines) == (4, 3, 2)
-    assert [ticks(s) for s in (stages.h2d_s, stages.kernel_s, stages.d2h_s)] == [2007, 480, 1007]
-    assert [ticks(s) for s in (stages.h2d_chunks_s, stages.d2h_chunks_s)] == [2000 + 4 * 7, 1000 + 4 * 7]
-    assert ticks(stages.issue_s) == 3 * 2 + 2 * 3
+    lowered = lower(depth_first(workload, 4, 3), device)
+    expected = [3494 * 6 / 12, 3014 + 480 / 4, 2007, 2028 + 1508 / 4, 3014 + 480 / 4 + 4 * 12]
+    assert list(analysis.published(lowered).values()) == pytest.approx([ticks * NS for ticks in expected])
+    # a program that overlaps nothing, with kernels that were measured: 3000 ticks
+    expected = [6014, 3014 + 3000, 6014, 6014, 3014 + 3000 + 12]
+    found = analysis.published(lowered, 3000 * NS, overlaps=False)
+    assert list(found.values()) == pytest.approx([ticks * NS for ticks in expected])
 
 
 def test_the_formulas_agree_where_nothing_can_overlap() -> None:
     """One chunk on the ideal device: all of them but the asymptotic one give the serial time, which is the makespan."""
     device = load_device("ideal")
     schedule = depth_first(Workload(1 << 20, (4,), (4,), (WorkloadKernel(duration_s=100e-6),)), 1, 1)
-    predictions = analysis.published_of(analysis.stage_times(schedule, device))
+    predictions = analysis.published(lower(schedule, device))
     serial_s = simulate(schedule, device).makespan_s
     assert predictions.pop("simpleMultiCopy") < serial_s
     assert predictions == pytest.approx(dict.fromkeys(predictions, serial_s))

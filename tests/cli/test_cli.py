@@ -79,7 +79,7 @@ def test_every_option_reaches_the_pattern(
     said = unstamped(figures(capsys, *PIPELINE, "--chunks", "8", *options.split()))
     schedule = program.build(WORKLOAD, chunks=8, **arguments)
     asked = arguments.get("memory", "pinned"), arguments.get("launch", "live")
-    expected = json.loads(json.dumps(predict(schedule, "h200").beside(work_bound(WORKLOAD, "h200", *asked)).to_json()))
+    expected = json.loads(json.dumps(predict(schedule, "h200", work_bound(WORKLOAD, "h200", *asked)).to_json()))
     inputs = said.pop("inputs")
     del expected["inputs"]
     assert said == expected

@@ -32,10 +32,10 @@ def test_figures_worked_by_hand() -> None:
     assert p.makespan_s == pytest.approx(40 * NS)
     assert p.serial_s == pytest.approx(60 * NS)
     assert p.speedup == pytest.approx(1.5)
-    assert p.overlap_s == pytest.approx(20 * NS)
+    assert p.timeline.overlap_s == pytest.approx(20 * NS)
     engines = ("h2d", "d2h", "compute")
-    assert {name: use.busy_s for name, use in p.engines.items()} == pytest.approx(dict.fromkeys(engines, 20 * NS))
-    assert {name: use.utilisation for name, use in p.engines.items()} == pytest.approx(dict.fromkeys(engines, 0.5))
+    assert p.timeline.busy_s == pytest.approx(dict.fromkeys(engines, 20 * NS))
+    assert p.timeline.utilisation == pytest.approx(dict.fromkeys(engines, 0.5))
 
 
 def test_a_speed_up_is_over_what_the_schedule_was_cut_from() -> None:
@@ -86,7 +86,5 @@ def test_laws_of_a_prediction(schedule: program.Schedule, device: Device) -> Non
     assert p.makespan_s == simulate(schedule, device).makespan_s
     assert p.serial_s == simulate(program.serialized(schedule), device).makespan_s
     assert p.makespan_s >= p.issued_bound.seconds - NS
-    assert p.overlap_s <= p.makespan_s + NS
-    for use in p.engines.values():
-        assert 0 <= use.utilisation <= 1 + 1e-9
-        assert use.busy_s == pytest.approx(use.utilisation * p.makespan_s)
+    assert p.timeline.overlap_s <= p.makespan_s + NS
+    assert all(0 <= used <= 1 + 1e-9 for used in p.timeline.utilisation.values())

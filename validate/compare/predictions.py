@@ -36,7 +36,7 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from streamsim.analysis import LEVEL, Interval, intervals, published_of, stage_times, van_werkhoven_transfer
+from streamsim.analysis import Interval, intervals, published
 from streamsim.answer import Pictures
 from streamsim.compiled import simulate_one_of_many
 from streamsim.device import (
@@ -51,9 +51,9 @@ from streamsim.device import (
 )
 from streamsim.errors import InputError
 from streamsim.lowering import lower
-from streamsim.program import Copy, Kernel, Point, RecordEvent, Schedule, Workload
+from streamsim.program import Kernel, Point, RecordEvent, Schedule, Workload
 from streamsim.rules import TICKS_PER_S
-from streamsim.transform import has_host_waits, holds_host
+from streamsim.transform import has_host_waits, holds_host, working_streams
 from streamsim_validate import records
 from streamsim_validate.compare import comparison
 
@@ -480,28 +480,12 @@ def formulas(schedule: Schedule, device: Device, workload: Workload | None = Non
     one stream, or with calls that wait before its last work, overlaps nothing, and its user knows: it counts as one
     chunk, without copy engines. Pageable copies go at the pageable rate.
     """
-    stages = stage_times(schedule, device)
-    if schedule.pageable_names:
-        stages = replace(stages, **_pageable_transfers_s(schedule, device, stages.chunks))
+    kernel_s = None
     if workload is not None:
         (whole,) = workload.cut(1)
         kernel_s = sum(device.occupancy(launch).alone_s for launch in workload.launches(whole))
-        stages = replace(stages, kernel_s=kernel_s)
-    if stages.streams == 1 or has_host_waits(schedule):
-        in_one_go = {"h2d_chunks_s": stages.h2d_s, "d2h_chunks_s": stages.d2h_s}
-        stages = replace(stages, chunks=1, copy_engines=0, **in_one_go)
-    return published_of(stages)
-
-
-def _pageable_transfers_s(schedule: Schedule, device: Device, chunks: int) -> dict[str, float]:
-    """Return the transfer times of :class:`StageTimes` at the pageable rates."""
-    found = {}
-    for name, link in (("h2d", device.h2d), ("d2h", device.d2h)):
-        n_bytes = sum(op.bytes for op in schedule.ops if isinstance(op, Copy) and op.direction == name)
-        latency_s, s_per_byte = link.pageable_latency_s, 1 / link.pageable_bandwidth_bytes_per_s
-        for time, n in ((f"{name}_s", 1), (f"{name}_chunks_s", chunks)):
-            found[time] = van_werkhoven_transfer(latency_s, n_bytes / n, s_per_byte, latency_s, n) if n_bytes else 0.0
-    return found
+    overlaps = len(working_streams(schedule)) > 1 and not has_host_waits(schedule)
+    return published(lower(schedule, device), kernel_s, overlaps)
 
 
 # Intervals
@@ -527,7 +511,7 @@ class Expected(msgspec.Struct, frozen=True):
     @property
     def is_inside(self) -> bool:
         """True if the interval holds the measured median."""
-        return self.interval.holds(self.row.measured_s)
+        return self.interval.low_s <= self.row.measured_s <= self.interval.high_s
 
 
 def expectations(
@@ -565,10 +549,12 @@ def _expected(pairs: Sequence[tuple[comparison.Row, Case]], samples: int, seed: 
     known = with_known_host(device) if all(case.follows for case in cases) else device
     drawn = with_link_spread(known, [case.links for case in cases])
     found = []
-    each = intervals([case.schedule for case in cases], drawn, samples, seed, LEVEL, predict)
+    each = intervals([case.schedule for case in cases], drawn, samples, seed, predict)
     for interval, (row, case) in zip(each, pairs, strict=True):
         usual_s = predict(case.schedule, device)
-        found.append(Expected(row, interval.times(row.predicted_s / usual_s) if usual_s else interval))
+        factor = row.predicted_s / usual_s if usual_s else 1.0
+        own = replace(interval, low_s=interval.low_s * factor, high_s=interval.high_s * factor)
+        found.append(Expected(row, own))
     return found
 
 
