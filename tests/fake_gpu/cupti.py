@@ -1,7 +1,7 @@
 """CUPTI, which sees what the card does, with the names, numbers and fields of cupti-python 13.
 
-``install`` makes a folder that shows both to a Python process: ``cupti``, ``libcuda.so.1`` and what small programs call
-(:func:`copy`, :func:`launch` and so on).
+``install`` makes a folder that shows a Python process ``cupti``, ``libcuda.so.1``, what small programs call
+(:func:`copy`, :func:`launch` and so on) and the package ``nvtx``.
 """
 
 # ruff: noqa: N802 - CUDA's names
@@ -196,6 +196,31 @@ def launch(name: str, stream: int = LEGACY) -> None:
     _work(ActivityKind.CONCURRENT_KERNEL, stream, "cudaLaunchKernel_v7000", name=name, **shape)
 
 
+# The functions of the libraries that open named ranges: torch.cuda.nvtx, torch.autograd.profiler, CuPy and nvtx
+NVTX = """
+from functools import wraps
+stack = []
+class annotate:
+    def __init__(self, message=None, color=None, domain=None): self.message = message
+    def __enter__(self): return self
+    def __exit__(self, *raised): return False
+    def __call__(self, func):
+        @wraps(func)
+        def inner(*args, **kwargs): return func(*args, **kwargs)
+        return inner
+class record_function:
+    def __init__(self, name, args=None): self.name = name
+    def __enter__(self): return self
+    def __exit__(self, *raised): return None
+def push_range(message=None, color="blue", domain=None): stack.append(message)
+def pop_range(domain=None): stack.pop()
+def range_push(msg): stack.append(msg); return len(stack)
+def range_pop(): stack.pop(); return len(stack)
+def RangePush(message, id_color=-1): stack.append(message)
+RangePushC, RangePop = RangePush, pop_range
+"""
+
+
 class Driver:
     """Of libcuda.so.1 what the runner calls."""
 
@@ -226,8 +251,14 @@ def be_there() -> None:
 
 def install(folder: Path) -> dict[str, str]:
     """Write what shows it to a process; the variables of the environment that it needs."""
-    (folder / "sitecustomize.py").write_text("from fake_gpu.cupti import be_there\nbe_there()\n")
-    (folder / "cupti").mkdir()
-    (folder / "cupti" / "__init__.py").write_text("")
-    (folder / "cupti" / "cupti.py").write_text("from fake_gpu.cupti import *\n")
+    texts = {
+        "sitecustomize.py": "from fake_gpu.cupti import be_there\nbe_there()\n",
+        "cupti/__init__.py": "",
+        "nvtx/__init__.py": "",
+        "cupti/cupti.py": "from fake_gpu.cupti import *\n",
+        "nvtx/nvtx.py": NVTX,
+    }
+    for name, text in texts.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
     return {"PYTHONPATH": os.pathsep.join((str(folder), str(Path(__file__).parents[1])))}

@@ -36,26 +36,12 @@ if __name__ == "__main__":
             step(stream)
     print("done", sys.argv[1:])
 """
-NVTX = """
-class annotate:
-    def __init__(self, message=None, color=None): pass
-    def __enter__(self): return self
-    def __exit__(self, *raised): return False
-    def __call__(self, function): return function
-def push_range(message=None, color="blue", domain=None): pass
-def pop_range(domain=None): pass
-def start_range(message=None): pass
-def end_range(range_id): pass
-"""
 
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with a program in it, beside a card and CUPTI."""
     beside = tmp_path / "installed"
-    (beside / "nvtx").mkdir(parents=True)
-    (beside / "nvtx" / "__init__.py").write_text("")
-    (beside / "nvtx" / "nvtx.py").write_text(NVTX)
     for name, value in cupti.install(beside).items():
         monkeypatch.setenv(name, value)
     monkeypatch.chdir(tmp_path)

@@ -9,31 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fake_gpu.cupti import NVTX
 
 from streamsim_validate.gpu.runner import HOOKS, Ranges, Watcher
-
-NVTX = """
-from functools import wraps
-stack = []
-class annotate:
-    def __init__(self, message=None, color=None, domain=None): self.message = message
-    def __enter__(self): return self
-    def __exit__(self, *raised): return False
-    def __call__(self, func):
-        @wraps(func)
-        def inner(*args, **kwargs): return func(*args, **kwargs)
-        return inner
-class record_function:
-    def __init__(self, name, args=None): self.name = name
-    def __enter__(self): return self
-    def __exit__(self, *raised): return None
-def push_range(message=None, color="blue", domain=None): stack.append(message)
-def pop_range(domain=None): stack.pop()
-def range_push(msg): stack.append(msg); return len(stack)
-def range_pop(): stack.pop(); return len(stack)
-def RangePush(message, id_color=-1): stack.append(message)
-RangePushC, RangePop = RangePush, pop_range
-"""
 
 
 @pytest.fixture

@@ -126,12 +126,8 @@ def test_programs_that_are_known_beforehand_are_compiled_beforehand_and_run_with
     ],
     ids=("compiling", "running", "silent"),
 )
-def test_what_goes_wrong_in_cpp_is_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, said: str
-) -> None:
-    (tmp_path / "nvcc").write_text(f"#!/bin/sh\n{script}\n")
-    (tmp_path / "nvcc").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+def test_what_goes_wrong_in_cpp_is_one_line(nvcc: Path, script: str, said: str) -> None:
+    nvcc.with_name("nvcc").write_text(f"#!/bin/sh\n{script}\n")
     with closing(Programs(fake_gpu()[0])) as programs, pytest.raises(InputError, match=said) as caught:
         programs.job(planned(Config(), language="cuda-c++")).said(1)
     assert "\n" not in str(caught.value)
@@ -176,10 +172,8 @@ def test_compiled_programs_are_calibrated_where_there_is_a_compiler() -> None:
     assert fit_front_end(samples[COMPILED].rounds, "measured: here").spread >= 0
 
 
-def test_a_compiler_that_does_not_work_stops_no_calibration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "nvcc").write_text("#!/bin/sh\necho no g++ >&2; exit 1\n")
-    (tmp_path / "nvcc").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+def test_a_compiler_that_does_not_work_stops_no_calibration(nvcc: Path) -> None:
+    nvcc.with_name("nvcc").write_text("#!/bin/sh\necho no g++ >&2; exit 1\n")
     told: list[str] = []
     with compiled_rounds() as compiled:
         assert measure_front_ends([], compiled, lambda what, *_: told.append(what)) == {}

@@ -23,37 +23,30 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import make_device
 
-import streamsim_validate.suites as suites
 from streamsim.code import LANGUAGES
 from streamsim.device import LINEAR
 from streamsim.program import Copy, Schedule, Synchronize, depth_first
 from streamsim_validate import gpu as hardware
-from streamsim_validate import records
+from streamsim_validate import records, suites
 from streamsim_validate.compare import compare
 from streamsim_validate.gpu.memory import PERIOD, outputs
 from streamsim_validate.run import Plan, Planned, campaign, measure, programs
 from streamsim_validate.run.campaign import measure_plan, planned_programs
 from streamsim_validate.run.programs import ProgramJob, Programs
-from streamsim_validate.suites import (
-    CONNECTIONS,
-    drawn_programs,
-    random_recipes,
-    suite,
-)
 
-STANDARD = {connections: suite("standard", connections) for connections in CONNECTIONS}
+STANDARD = {connections: suites.suite("standard", connections) for connections in suites.CONNECTIONS}
+RECIPES = suites.random_recipes(1, 400)
 
 
 @cache
-def schedules() -> dict[str, Schedule]:
-    return {recipe.key: recipe.schedule() for recipes in STANDARD.values() for recipe in recipes}
+def drawn_schedules() -> list[Schedule]:
+    return [recipe.schedule() for recipe in RECIPES]
 
 
 def test_no_chunk_begins_where_the_host_data_repeats() -> None:
     """Else two chunks exchanged would look alike."""
-    offsets = {
-        op.host.offset for schedule in schedules().values() for op in schedule.ops if isinstance(op, Copy) and op.host
-    }
+    ops = (op for recipes in STANDARD.values() for recipe in recipes for op in recipe.schedule().ops)
+    offsets = {op.host.offset for op in ops if isinstance(op, Copy) and op.host}
     assert not [offset for offset in offsets if offset and offset % (4 * PERIOD) == 0]
 
 
@@ -68,21 +61,14 @@ def is_cut_alike(recipe: records.Recipe) -> bool:
 
 def test_however_a_workload_is_cut_its_output_is_that_of_the_program_in_one_chunk() -> None:
     """Kernels here work element by element, so a pattern that leaves a chunk out, or mixes two up, gives another."""
-    recipes = [recipe for recipe in (*STANDARD[8][::3], *STANDARD[32]) if recipe.workload.outputs]
+    drawn = [recipe for recipe in RECIPES[:100] if recipe.effect == "named kernels"]
+    recipes = [recipe for recipe in (*STANDARD[8][::3], *STANDARD[32], *drawn) if recipe.workload.outputs]
     assert [recipe.key for recipe in recipes if not is_cut_alike(recipe)] == []
 
 
-RECIPES = random_recipes(1, 400)
-
-
-@cache
-def drawn_schedules() -> list[Schedule]:
-    return [recipe.schedule() for recipe in RECIPES]
-
-
 def test_a_seed_names_its_schedules_and_a_smaller_count_the_first_of_them() -> None:
-    assert random_recipes(1, 30) == RECIPES[:30]
-    assert not {recipe.key for recipe in random_recipes(2, 200)} & {recipe.key for recipe in RECIPES}
+    assert suites.random_recipes(1, 30) == RECIPES[:30]
+    assert not {recipe.key for recipe in suites.random_recipes(2, 200)} & {recipe.key for recipe in RECIPES}
 
 
 def test_only_the_generator_that_python_promises_to_keep_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,7 +78,7 @@ def test_only_the_generator_that_python_promises_to_keep_is_used(monkeypatch: py
         return SimpleNamespace(random=random.Random(seed).random)
 
     monkeypatch.setattr(suites, "random", SimpleNamespace(Random=only))
-    assert random_recipes(1, 30) == RECIPES[:30]
+    assert suites.random_recipes(1, 30) == RECIPES[:30]
 
 
 def test_every_case_is_another_one_and_is_rebuilt_from_a_record() -> None:
@@ -110,19 +96,14 @@ def test_a_key_names_whatever_sets_workloads_apart() -> None:
     assert len({recipe.key.partition(" of ")[2] for recipe in RECIPES}) == len(workloads)
 
 
-def test_where_kernels_work_element_by_element_the_output_is_that_of_one_chunk() -> None:
-    recipes = [recipe for recipe in RECIPES[:100] if recipe.workload.outputs and recipe.effect == "named kernels"]
-    assert [recipe.key for recipe in recipes if not is_cut_alike(recipe)] == []
-
-
 # The suite of programs
 
 
 @examples(20)
 @given(st.integers(0, 1 << 63), st.integers(1, 60))
 def test_a_seed_gives_the_same_programs_and_more_begin_with_the_fewer(seed: int, count: int) -> None:
-    found = drawn_programs(seed, count)
-    assert drawn_programs(seed, 60)[:count] == found
+    found = suites.drawn_programs(seed, count)
+    assert suites.drawn_programs(seed, 60)[:count] == found
     assert len({(name, drawn.of(name).key) for drawn in found for name in LANGUAGES}) == count * len(LANGUAGES)
     for drawn in found:
         plain, workload = drawn.plain.workload, drawn.recipe.workload
