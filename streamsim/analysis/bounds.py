@@ -280,7 +280,7 @@ def chunk_bounds(
 ) -> dict[int, int]:
     """Return ticks, by number of chunks, that no program of so many chunks beats, whatever the clock rounds."""
     work = _WorkBounds(workload, device, memory == "pageable", launch)
-    rounded = {n: n * (workload.in_chunks(n).launches_of_chunk + workload.has_host_work) / 2 for n in chunks}
+    rounded = {n: n * (sum(workload.launches_in(n)) + workload.has_host_work) / 2 for n in chunks}
     return {n: math.floor((1 - 1e-6) * max(work.bounds(n, n).values()) - rounded[n]) for n in rounded}
 
 
@@ -374,12 +374,11 @@ class _Launches:
 
     def of_chunk(self, share: float, chunks: int) -> int:
         """Return the least ticks of a chunk's launches over at least this share, in at most ``chunks`` chunks."""
-        own = self.kernel.in_chunks(chunks)
-        is_known = own.per != "item, cut" and self._is_sound(share)
+        is_known = self.kernel.per == "chunk" and self._is_sound(share)
         alone_s = (
             card.occupancy(self._part(share)).alone_s if is_known else card.compute.floor_s for card in self._cards
         )
-        return own.launches * max(1, ticks(min(alone_s)))
+        return self.kernel.launches_in(chunks) * max(1, ticks(min(alone_s)))
 
     def _is_sound(self, share: float) -> bool:
         """Return True if a chunk of such a share has anything to be timed by."""
@@ -462,11 +461,12 @@ class _WorkBounds:
         self._has = {H2D: bool(self._into), KERNEL: bool(workload.kernels), D2H: bool(self._back)}
         self._firsts = {kind: first * self._has[kind] for kind, first in firsts.items()}
         cards = [device]
-        if launch == "graph" and workload.launches_of_chunk > 1:  # a launch behind another one may have no floor
+        if launch == "graph" and sum(workload.launches_in(1)) > 1:  # a launch behind another one may have no floor
             cards.append(replace(device, compute=replace(device.compute, floor_s=0.0)))
         (whole,) = workload.cut(1)
         is_exact = workload.elements is not None
-        self._kernels = [_Launches(one, workload.launch(one, whole), cards, is_exact) for one in workload.kernels]
+        launches = zip(workload.kernels, workload.kernels_of(whole), strict=True)
+        self._kernels = [_Launches(kernel, launch, cards, is_exact) for kernel, (launch, _) in launches]
         arrays = (*workload.input_bytes, *workload.output_bytes)
         self._units = workload.elements or _pieces(max(arrays, default=0))
         self._fewest = workload.elements or min(map(_pieces, arrays), default=MOST_CHUNKS)
@@ -531,8 +531,8 @@ class _WorkBounds:
             way.of_sizes([share * n for n in way.arrays]) if has_all else 0.0 for way in (self._into, self._back)
         )
         kernels = sum(kernel.of_chunk(share, chunks) for kernel in self._kernels)
-        launches = [one.launches for one in self._workload.in_chunks(chunks).kernels]
-        launch_calls = sum(many * call for many, call in zip(launches, self._kernel_calls, strict=True))
+        launches = zip(self._workload.launches_in(chunks), self._kernel_calls, strict=True)
+        launch_calls = sum(many * call for many, call in launches)
         copies_in, copies_back = (self._copy_call * len(way.arrays) for way in (self._into, self._back))
         begins = self._begins + self._copy_call * self._into.calls_once
         issued = begins + ticks(self._workload.host_work_s)

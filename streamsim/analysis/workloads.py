@@ -116,7 +116,7 @@ def kernel_assumptions(workload: Workload, chunks: int, device: Device, launch: 
     """
     found = []
     for kernel in (kernel for kernel in workload.kernels if kernel.is_timed):
-        alone, whole_s = replace(workload, kernels=(kernel,)).in_chunks(chunks), kernel.whole_s(workload.work)
+        alone, whole_s = replace(workload, kernels=(kernel,)), kernel.whole_s(workload.work)
         runs = ((part.many, alone.kernels_of(part)) for part in alone.cut(chunks))
         launches = [(one, chunks_alike * many) for chunks_alike, kernels in runs for one, many in kernels]
         floor_s = device.compute.floor_s if launch == "live" else 0.0
@@ -126,7 +126,7 @@ def kernel_assumptions(workload: Workload, chunks: int, device: Device, launch: 
         if kernel.is_extrapolated(workload.work):
             found.append(f"{said}, on the line through the times given; say what the whole takes where you know it")
         if kernel.launches > 1 and chunks > 1:
-            each = f"each of {chunks} chunks makes {alone.launches_of_chunk:,} launches (per={kernel.per})"
+            each = f"each of {chunks} chunks makes {kernel.launches_in(chunks):,} launches (per={kernel.per})"
             other = "belongs to an item, say per=item" if kernel.per == "chunk" else "is each chunk's, say per=chunk"
             found.append(f"{said}; {each}, {taken} in all; if each launch {other}")
         elif not kernel.threads and abs(taken_s - known_s) > DECIDES * known_s:

@@ -44,8 +44,8 @@ def _named(letter: str, field: str, sizes: Sequence[int], elements: int, unit: i
     return [_Array(name, elements * one, unit or one) for name, one in zip(names, floats, strict=True)]
 
 
-def _words(kernel: WorkloadKernel) -> str:
-    words = f"{kernel.launches} launches of {kernel.name}" if kernel.launches > 1 else kernel.name
+def _words(kernel: WorkloadKernel, launches: int) -> str:
+    words = f"{launches} launches of {kernel.name}" if launches > 1 else kernel.name
     shown = "".join(c for c in words if c.isprintable())[:40]
     return shown if kernel.duration_s is None else f"{shown}: {format_seconds(kernel.duration_s)} in all"
 
@@ -71,7 +71,7 @@ class LoopPlan(Plan):
         if config.slots is not None:
             self.defaults["buffers"] = config.buffers or PREFETCH_BUFFERS
         self.streams, self.has_host_work = config.issued.own_streams, workload.has_host_work
-        self.kernels = self._chunk_kernels(workload) if workload.kernels else None
+        self.kernels = self._chunk_kernels(workload, config.chunks) if workload.kernels else None
         if all(kernel.is_timed for kernel in workload.kernels):
             self.kernels_s = sum(kernel.whole_s(workload.work) for kernel in workload.kernels)
         each = [repr(workload.host_work_s)] if workload.host_work_s else []
@@ -139,11 +139,12 @@ class LoopPlan(Plan):
             return f"d_{array.name}[{chunk} % buffers][{self._part(array, 'head')}[{chunk}]]"
         return f"d_{array.name}[{self._part(array)}[{chunk}]]"
 
-    def _chunk_kernels(self, workload: Workload) -> ChunkKernels:
-        each_s = [kernel.launch_s(workload.work) if kernel.is_timed else 0.0 for kernel in workload.kernels]
+    def _chunk_kernels(self, workload: Workload, chunks: int) -> ChunkKernels:
+        launches = list(zip(workload.kernels, workload.launches_in(chunks), strict=True))
+        each_s = [kernel.whole_s(workload.work) / many if kernel.is_timed else 0.0 for kernel, many in launches]
         calls = tuple(
-            KernelCall(kernel.launches, _words(kernel), one_s / max(each_s) if all(each_s) else 1.0)
-            for kernel, one_s in zip(workload.kernels, each_s, strict=True)
+            KernelCall(many, _words(kernel, many), one_s / max(each_s) if all(each_s) else 1.0)
+            for (kernel, many), one_s in zip(launches, each_s, strict=True)
         )
         some = self._sources, self._tables, self._targets
         sources, tables, targets = (tuple(array.name for array in arrays) for arrays in some)

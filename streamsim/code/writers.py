@@ -341,7 +341,7 @@ def code_of(workload: Workload, config: Config, language: Language) -> str:
     The program takes other numbers of chunks, streams and buffers as arguments, and prints its wall times as JSON.
     Raises InputError for a workload or a configuration that the language cannot express.
     """
-    return _written(LoopPlan(workload.in_chunks(config.chunks), config), language)
+    return _written(LoopPlan(workload, config), language)
 
 
 def code_of_schedule(schedule: Schedule, language: Language) -> str:

@@ -86,8 +86,9 @@ def makespans(
 ) -> np.ndarray[Any, np.dtype[np.int64]]:
     """Return the makespan, in ticks (ns), of the program of each config, in the order of ``configs``.
 
-    The work is spread over ``threads`` (None: one for each core). Raises InputError without numba, for a config with
-    more chunks than the workload has elements, and for a kernel without a cost on the device.
+    There is at least one config, and the chunks of all configs make equally many launches. The work is spread over
+    ``threads`` (None: one for each core). Raises InputError without numba, for a config with more chunks than the
+    workload has elements, and for a kernel without a cost on the device.
     """
     _check_available()
     from streamsim.compiled.configurations import makespans

@@ -431,13 +431,12 @@ class _Records:
 class _CostTable:
     """The costs of a workload on a device, as growing tables of records."""
 
-    def __init__(self, workload: Workload, device: Device) -> None:
-        self.workload, self.device = workload, device
+    def __init__(self, workload: Workload, device: Device, launches: tuple[int, ...]) -> None:
+        self.workload, self.device, self.launches = workload, device, launches
         self._fixed = twin.card_of(device), twin.hand_overs_of(device), twin.engine_of_kind(device)
-        launches = sum(kernel.launches for kernel in workload.kernels)
         once = len(workload.h2d_once), len(workload.d2h_once)
-        self.jobs = (len(workload.inputs), launches, len(workload.outputs), *once)
-        self.numbers = _numbers_of(workload)
+        self.jobs = (len(workload.inputs), sum(launches), len(workload.outputs), *once)
+        self.numbers = _numbers_of(workload, launches)
         self.passes = loop_tables(program.stages_of(workload), self.jobs)
         self._overhead = twin.overhead_of(device)
         self._chunks: dict[tuple[Any, ...], tuple[int, int]] = {}  # results of ``_chunk``
@@ -579,21 +578,22 @@ class _CostTable:
         )
 
 
-def _numbers_of(workload: Workload) -> list[int]:
+def _numbers_of(workload: Workload, launches: tuple[int, ...]) -> list[int]:
     """Return, for each op of a chunk, the number of its kernel's name, from 1; 0 for a copy."""
     of_name: defaultdict[str, int] = defaultdict(count(1).__next__)
-    launches = [of_name[kernel.name] for kernel in workload.kernels for _ in range(kernel.launches)]
-    return [*[0] * len(workload.inputs), *launches, *[0] * len(workload.outputs)]
+    own = [of_name[kernel.name] for kernel, many in zip(workload.kernels, launches, strict=True) for _ in range(many)]
+    return [*[0] * len(workload.inputs), *own, *[0] * len(workload.outputs)]
 
 
 _lock = Lock()
 _latest: list[_CostTable] = []  # the costs of the last call: the next call often has the same workload and device
 
 
-def _costs_of(workload: Workload, device: Device) -> _CostTable:
-    """Return the table of the last call if it had the same workload and device, else a new one."""
-    if not (_latest and not _latest[0].is_large and _latest[0].workload == workload and _latest[0].device is device):
-        _latest[:] = [_CostTable(workload, device)]
+def _costs_of(workload: Workload, device: Device, launches: tuple[int, ...]) -> _CostTable:
+    """Return the table of the last call if it had the same workload, device and launches, else a new one."""
+    last = None if not _latest or _latest[0].is_large else _latest[0]
+    if last is None or last.device is not device or (last.workload, last.launches) != (workload, launches):
+        _latest[:] = [_CostTable(workload, device, launches)]
     return _latest[0]
 
 
@@ -606,7 +606,7 @@ def makespans(
     programs are dealt out to the threads first.
     """
     with _lock:
-        costs = _costs_of(workload, device)
+        costs = _costs_of(workload, device, workload.launches_in(configs[0].chunks))
         rows, tables = costs.rows(configs), costs.tables()
     found = np.full(len(configs), LEFT_OUT, np.int64)
     can = np.flatnonzero(rows["streams"])

@@ -304,7 +304,7 @@ class Config(Checked, frozen=True):
         """Raise InputError unless the workload can be cut and issued in this way."""
         if self.chunks > workload.most_chunks:
             workload.cut(self.chunks)  # says why
-        check_calls(f"chunks = {self.chunks}", self.chunks * workload.in_chunks(self.chunks).calls_of_chunk)
+        check_calls(f"chunks = {self.chunks}", workload.calls(self.chunks))
         if self.streams > most_streams(workload, self.order):
             raise InputError(
                 f"streams = {self.streams}: in_order = true: chunks need each other's result, so their kernels stay in"
@@ -355,10 +355,10 @@ class _Pipeline:
     """The program of a workload, while it is issued: what each chunk copies and runs, and which events are recorded."""
 
     def __init__(self, workload: Workload, config: Config) -> None:
-        self._config, self._loop, cut = config, config.loop(workload), workload.in_chunks(config.chunks)
+        self._config, self._loop = config, config.loop(workload)
         self._ops, self._buffers, self._recorded = list[calls.Op](), list[calls.Buffer](), set[int]()
-        runs = cut.cut(config.chunks)
-        self._kernels = [kernels for part in runs for kernels in [list(cut.kernels_of(part))] * part.many]
+        runs = workload.cut(config.chunks)
+        self._kernels = [kernels for part in runs for kernels in [list(workload.kernels_of(part))] * part.many]
         chunks = [part for part in runs for _ in range(part.many)]
         self._host_s = [workload.host_s(part) for part in chunks]
         self._inputs = self._arrays("in", [part.inputs for part in chunks], config.slots)

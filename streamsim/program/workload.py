@@ -11,7 +11,7 @@ import tomllib
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -30,16 +30,13 @@ from streamsim.text import (
     parse_share,
 )
 
-Runs = Sequence[tuple[int, int]]  # (how many in a row, value)
-
 BYTES_PER_ELEMENT = 4  # default: floats, one thread for each
 THREADS_PER_S = 250_000_000  # least threads of a launch: a wave of a large card takes at most 1 ms
 ALIGN_BYTES = 16  # arrays are cut at multiples of a thread's widest load, a float4
 MOST_LAUNCHES = 1_000_000
 UNNAMED = "kernel"
-NOTHING_TO_CUT = "there is nothing to cut, as all arrays are copied once; use 1, or give arrays to cut or a kernel"
 
-Per = Literal["chunk", "item", "item, cut"]
+Per = Literal["chunk", "item"]
 Timed = Literal["alone", "events"]
 
 
@@ -63,8 +60,7 @@ class WorkloadKernel(errors.Checked, frozen=True, omit_defaults=True, repr_omit_
     - ``launches``: the number of equal launches, one after another, that take these times together; ``latency_s`` is
       the time of one.
     - ``per``: "chunk": each chunk makes all launches over its share of the work, like the layers of a network. "item":
-      each launch belongs to an item of the work, and a chunk makes its share of the launches. "item, cut": the same, as
-      :meth:`Workload.in_chunks` returns it.
+      each launch belongs to an item of the work, and a chunk makes its share of the launches.
     - ``timed``: "alone": the times are the kernel's own. "events": they are the times between two events around all
       launches, which are longer (:func:`streamsim.analysis.workloads.timed_alone`).
     - ``fill``: the share of the card (0..1] that it keeps busy (None: as its threads fill it).
@@ -87,10 +83,8 @@ class WorkloadKernel(errors.Checked, frozen=True, omit_defaults=True, repr_omit_
         errors.Checked.__post_init__(self)
         if not self.name:
             raise errors.InputError("name = '': expected a name; leave it out for one that has none")
-        if self.per != "chunk" and (self.duration_s is None or self.points or self.latency_s):
-            raise errors.InputError(
-                f"per = {self.per!r}: needs duration_s, the time of all launches, and no other time"
-            )
+        if self.per == "item" and (self.duration_s is None or self.points or self.latency_s):
+            raise errors.InputError("per = 'item': needs duration_s, the time of all launches, and no other time")
         for field, default in (("threads", 0), ("latency_s", 0.0), ("timed", "alone")):
             if getattr(self, field) != default and not self.is_timed:
                 raise errors.InputError(
@@ -102,11 +96,9 @@ class WorkloadKernel(errors.Checked, frozen=True, omit_defaults=True, repr_omit_
         """True if it has a time of its own."""
         return self.duration_s is not None or bool(self.points)
 
-    def in_chunks(self, chunks: int) -> WorkloadKernel:
-        """Return the kernel for work in ``chunks`` chunks; see :meth:`Workload.in_chunks`."""
-        if self.per != "item":
-            return self
-        return msgspec.structs.replace(self, launches=-(-self.launches // chunks), per="item, cut")
+    def launches_in(self, chunks: int) -> int:
+        """Return the number of launches of each of ``chunks`` chunks, at least one."""
+        return self.launches if self.per == "chunk" else -(-self.launches // chunks)
 
     def check_alone(self) -> None:
         """Raise InputError unless its times are the kernel's own."""
@@ -181,7 +173,7 @@ class EqualChunks(NamedTuple):
 
     - ``share``: of the work (0..1). ``elements``: their number; if the workload has none, a substitute
       (:attr:`Workload.work`).
-    - ``inputs``, ``outputs``, ``d2h_once``: bytes of each array (0: none of it).
+    - ``inputs``, ``outputs``, ``d2h_once``: bytes of each array (0: none of it). ``launches``: launches of each kernel.
     """
 
     many: int
@@ -190,6 +182,7 @@ class EqualChunks(NamedTuple):
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     d2h_once: tuple[int, ...]
+    launches: tuple[int, ...]
 
 
 class Workload(errors.Checked, frozen=True, omit_defaults=True, repr_omit_defaults=True):
@@ -267,14 +260,9 @@ class Workload(errors.Checked, frozen=True, omit_defaults=True, repr_omit_defaul
         return sum(self.h2d_once) + sum(self.d2h_once)
 
     @property
-    def _largest_bytes(self) -> int:
-        """The bytes of the largest array that is cut; 0 without one."""
-        return max((*self.input_bytes, *self.output_bytes), default=0)
-
-    @property
     def floats(self) -> int:
-        """The number of floats (4 bytes) in the largest array that is cut; 0 without one."""
-        return self._largest_bytes // BYTES_PER_ELEMENT
+        """The number of floats (4 bytes) in the largest array that is cut, rounded up; 0 without one."""
+        return -(-max((*self.input_bytes, *self.output_bytes), default=0) // BYTES_PER_ELEMENT)
 
     @property
     def work(self) -> int:
@@ -286,66 +274,60 @@ class Workload(errors.Checked, frozen=True, omit_defaults=True, repr_omit_defaul
         """The most chunks: one for each element. Without elements: no limit with kernels, else one for each piece."""
         if not (self.inputs or self.outputs or self.kernels):
             return 1
-        return self.elements or (errors.LARGEST_COUNT if self.kernels else _units(max((*self.inputs, *self.outputs))))
+        if self.elements or self.kernels:
+            return self.elements or errors.LARGEST_COUNT
+        return -(-max((*self.inputs, *self.outputs)) // ALIGN_BYTES)
 
     def cut(self, chunks: int) -> tuple[EqualChunks, ...]:
         """Return the shares of the chunks, in order, as runs of equal chunks.
 
         Arrays are cut at whole elements. Without elements, each array is cut by itself at multiples of 16 bytes; if it
         has fewer such pieces than there are chunks, the last chunks have none of it. The work is divided like the
-        elements or the largest array. Raises InputError for more chunks than ``most_chunks``.
+        elements or the largest array. All chunks make equally many launches, at least one of each kernel. Raises
+        InputError for more chunks than ``most_chunks``.
         """
         errors.check_whole("chunks", chunks, 1, errors.LARGEST_COUNT)
-        most, is_cut = self.most_chunks, self.inputs or self.outputs or self.kernels
-        if chunks > most:
+        if chunks > self.most_chunks:
             what = "elements" if self.elements else f"pieces of {ALIGN_BYTES} bytes"
-            why = f"more chunks than {what} ({most}); use at most {most}" if is_cut else NOTHING_TO_CUT
-            raise errors.InputError(f"chunks = {chunks}: {why}")
-        arrays, counts = (*self.inputs, *self.outputs), [(chunks, 0)]
-        columns = [_pieces(n, chunks) for n in arrays]
-        if self.elements:
-            counts = _equal(self.elements, chunks)
-            columns = [[(many, n * count) for many, count in counts] for n in arrays]
-        runs = _together([counts, *columns, *(_pieces(n, chunks) for n in self.d2h_once)])
-        return tuple(self._chunks(chunks, many, count, sizes) for many, (count, *sizes) in runs)
+            most = f"({self.most_chunks}); use at most {self.most_chunks}"
+            raise errors.InputError(f"chunks = {chunks}: more chunks than {what} {most}")
+        sizes = self.input_bytes + self.output_bytes + self.d2h_once
+        units = self.inputs + self.outputs if self.elements else ()
+        arrays = [(self.elements or 0, 1), *zip_longest(sizes, units, fillvalue=ALIGN_BYTES)]
 
-    def _chunks(self, chunks: int, many: int, count: int, sizes: list[int]) -> EqualChunks:
-        into, arrays = len(self.inputs), (*self.inputs, *self.outputs)
-        largest = max(arrays, default=0)
+        def pieces(chunk: int) -> list[int]:
+            return [_end(*array, chunks, chunk + 1) - _end(*array, chunks, chunk) for array in arrays]
+
+        edges = {edge for array in arrays for edge in _edges(*array, chunks)}
+        starts = [0, *(edge for edge in sorted(edges) if 0 < edge < chunks and pieces(edge) != pieces(edge - 1))]
+        return tuple(self._chunks(chunks, end - start, pieces(start)) for start, end in pairwise([*starts, chunks]))
+
+    def _chunks(self, chunks: int, many: int, pieces: list[int]) -> EqualChunks:
+        count, *sizes = pieces
+        arrays = self.input_bytes + self.output_bytes
         if self.elements:
             share = count / self.elements
         else:
-            share = sizes[arrays.index(largest)] / largest if _units(largest) >= chunks else 1 / chunks
+            largest = max(arrays, default=0)
+            share = sizes[arrays.index(largest)] / largest if largest > (chunks - 1) * ALIGN_BYTES else 1 / chunks
             count = max(1, round(share * self.work)) if self.work else 0
-        inputs, outputs, once = sizes[:into], sizes[into : len(arrays)], sizes[len(arrays) :]
-        return EqualChunks(many, share, count, tuple(inputs), tuple(outputs), tuple(once))
+        into, back = len(self.inputs), len(arrays)
+        own = tuple(sizes[:into]), tuple(sizes[into:back]), tuple(sizes[back:])
+        return EqualChunks(many, share, count, *own, self.launches_in(chunks))
 
-    def in_chunks(self, chunks: int) -> Workload:
-        """Return the workload for ``chunks`` chunks: each makes its share of the launches that belong to items.
+    def launches_in(self, chunks: int) -> tuple[int, ...]:
+        """Return the number of launches of each kernel in each of ``chunks`` chunks."""
+        return tuple(kernel.launches_in(chunks) for kernel in self.kernels)
 
-        All chunks make equally many launches, at least one. Together they take as long as all launches of the workload.
-        """
-        if all(kernel.per != "item" for kernel in self.kernels):
-            return self
-        return msgspec.structs.replace(self, kernels=tuple(kernel.in_chunks(chunks) for kernel in self.kernels))
+    def calls(self, chunks: int) -> int:
+        """Return the most copies and launches of ``chunks`` chunks together."""
+        return chunks * (len(self.inputs) + sum(self.launches_in(chunks)) + len(self.outputs))
 
-    @property
-    def calls_of_chunk(self) -> int:
-        """The most copies and launches of a chunk."""
-        return len(self.inputs) + self.launches_of_chunk + len(self.outputs)
-
-    @property
-    def launches_of_chunk(self) -> int:
-        """The number of kernel launches of a chunk."""
-        return sum(kernel.launches for kernel in self.kernels)
-
-    def launches(self, part: EqualChunks, stream: int = 1) -> list[Kernel]:
-        """Return the kernels of a chunk, launch by launch, without the bytes that they use."""
-        return [op for launch, many in self.kernels_of(part, stream) for op in [launch] * many]
-
-    def kernels_of(self, part: EqualChunks, stream: int = 1) -> Iterator[tuple[Kernel, int]]:
+    def kernels_of(self, part: EqualChunks) -> Iterator[tuple[Kernel, int]]:
         """Return (launch, number in a row) for each kernel of a chunk, without the bytes that it uses."""
-        return ((self.launch(kernel, part, stream), kernel.launches) for kernel in self.kernels)
+        return (
+            (self._launch(kernel, part, many), many) for kernel, many in zip(self.kernels, part.launches, strict=True)
+        )
 
     def threads(self, kernel: WorkloadKernel) -> int:
         """Return the threads of a timed kernel's launch over all the work; 0: unknown.
@@ -354,65 +336,42 @@ class Workload(errors.Checked, frozen=True, omit_defaults=True, repr_omit_defaul
         one for every 4 ns of the launch, because long work on little data has many threads for each float.
         docs/evidence.md has the source of that number.
         """
-        if kernel.threads or not self._largest_bytes:
+        if kernel.threads or not self.floats:
             return kernel.threads
-        floats = -(-self._largest_bytes // BYTES_PER_ELEMENT)
-        return max(floats, min(errors.LARGEST_BYTES, round(kernel.launch_s(self.work) * THREADS_PER_S)))
+        return max(self.floats, min(errors.LARGEST_BYTES, round(kernel.launch_s(self.work) * THREADS_PER_S)))
 
-    def launch(self, kernel: WorkloadKernel, part: EqualChunks, stream: int = 1) -> Kernel:
-        """Return one launch of a kernel over a chunk, without the bytes that it uses."""
+    def _launch(self, kernel: WorkloadKernel, part: EqualChunks, many: int) -> Kernel:
+        """Return one of the ``many`` launches of a kernel over a chunk."""
         if not kernel.is_timed:
-            return Kernel(stream, kernel.name, part.elements, kernel.parameter, fill=kernel.fill)
+            return Kernel(1, kernel.name, part.elements, kernel.parameter, fill=kernel.fill)
         kernel.check_alone()
-        duration_s = kernel.launch_s(self.work) * part.share
-        if kernel.per == "item, cut":  # always whole launches
-            return Kernel(stream, kernel.name, 0, kernel.parameter, duration_s, kernel.fill, threads=kernel.threads)
-        threads = self.threads(kernel)
+        if kernel.per == "item":  # always whole launches
+            duration_s = kernel.whole_s(self.work) / many * part.share
+            return Kernel(1, kernel.name, 0, kernel.parameter, duration_s, kernel.fill, threads=kernel.threads)
+        duration_s, threads = kernel.launch_s(self.work) * part.share, self.threads(kernel)
         threads = max(1, round(part.share * threads)) if threads else 0
         elements = part.elements if threads else 0  # they would count for threads
-        what = (stream, kernel.name, elements, kernel.parameter, duration_s, kernel.fill)
+        what = (1, kernel.name, elements, kernel.parameter, duration_s, kernel.fill)
         own = 0 if threads == elements else threads
         return Kernel(*what, share=part.share, threads=own, parts=kernel.parts(self.work))
 
 
-def _equal(elements: int, chunks: int) -> list[tuple[int, int]]:
-    """Return the runs of the elements that each chunk has: equal, or only the last one smaller.
+def _end(n_bytes: int, unit: int, chunks: int, count: int) -> int:
+    """Return the bytes of an array that the first ``count`` of ``chunks`` chunks have together, in whole units.
 
-    If the last chunk would then have none, the counts differ by one. ``chunks`` is at most ``elements``.
+    Chunks are equal, or only the last one is smaller. If the last one would then have nothing, sizes differ by a unit.
     """
-    size, over = divmod(elements, chunks)
-    if over and (size + 1) * (chunks - 1) < elements:
-        over, last = chunks - 1, elements - (chunks - 1) * (size + 1)
-    else:
-        last = size
-    return [(many, count) for many, count in ((over, size + 1), (chunks - over, last)) if many]
+    units = -(-n_bytes // unit)
+    size, over = divmod(units, chunks)
+    is_last_smaller = over and (size + 1) * (chunks - 1) < units
+    return min(n_bytes, unit * (count * (size + 1) if is_last_smaller else count * size + min(count, over)))
 
 
-def _units(n_bytes: int) -> int:
-    """Return the number of pieces into which an array can be cut; the last one may be smaller."""
-    return -(-n_bytes // ALIGN_BYTES)
-
-
-def _pieces(n_bytes: int, chunks: int) -> list[tuple[int, int]]:
-    """Return the runs of the bytes that each chunk has of an array."""
-    units = _units(n_bytes)
-    runs = [(many, ALIGN_BYTES * count) for many, count in _equal(units, min(units, chunks))]
-    many, size = runs.pop()
-    missing = units * ALIGN_BYTES - n_bytes
-    last = [(many - 1, size), (1, size - missing)] if missing else [(many, size)]
-    return [run for run in (*runs, *last, (chunks - units, 0)) if run[0] > 0]
-
-
-def _together(columns: Sequence[Runs]) -> Iterator[tuple[int, list[int]]]:
-    """Cut the columns' runs at every change: yield the number of equal rows, and the value of each column."""
-    rest = [list(reversed(column)) for column in columns]
-    while rest[0]:
-        many = min(column[-1][0] for column in rest)
-        yield many, [column[-1][1] for column in rest]
-        for column in rest:
-            left, value = column.pop()
-            if left > many:
-                column.append((left - many, value))
+def _edges(n_bytes: int, unit: int, chunks: int) -> tuple[int, int, int]:
+    """Return the chunks whose piece of an array may differ from that of the chunk before."""
+    units = -(-n_bytes // unit)
+    last = min(units, chunks)
+    return units % chunks, last - 1, last
 
 
 # Workloads as text and as TOML. ``streamsim init --schema workload`` prints the exact form. Sizes and times may be text
@@ -542,7 +501,7 @@ class WorkloadFile(Workload, frozen=True):
     order: str | list[str] | None = None
     buffers: int | str | list[int | str] | None = None
     memory: str | list[str] | None = None
-    launch: str | list[str] | None = None  # type: ignore[assignment]  # a method of workloads, which files have not
+    launch: str | list[str] | None = None
     device: str | list[str] | None = None
     measured: str | list[str] | None = None
 

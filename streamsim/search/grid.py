@@ -70,20 +70,17 @@ def evaluate_ticks(
     if workload.has_host_work or workload.in_order:
         for config in configs:
             config.check(workload)
-    if workload.in_chunks(1) is not workload:  # launches belong to items, so each chunk makes its share of them
-        by_chunks = defaultdict[int, list[Config]](list)
-        for config in configs:
-            by_chunks[config.chunks].append(config)
-        ticks = {
-            chunks: iter(evaluate_ticks(workload.in_chunks(chunks), own, device, fast, threads))
-            for chunks, own in by_chunks.items()
-        }
-        return [next(ticks[config.chunks]) for config in configs]
     if is_fast() if fast is None else fast:
         from streamsim.compiled import makespans
 
-        found: list[int] = makespans(workload, configs, device, threads=threads).tolist()
-        return found
+        by_launches = defaultdict[tuple[int, ...], list[Config]](list)
+        for config in configs:
+            by_launches[workload.launches_in(config.chunks)].append(config)
+        found = {
+            launches: iter(makespans(workload, own, device, threads=threads).tolist())
+            for launches, own in by_launches.items()
+        }
+        return [next(found[workload.launches_in(config.chunks)]) for config in configs]
 
     return [round(simulate(config.schedule(workload), device).makespan_s * TICKS_PER_S) for config in configs]
 
@@ -101,7 +98,7 @@ def simulation_costs(
 
     The arguments are those of :func:`evaluate_ticks`.
     """
-    calls = {chunks: chunks * workload.in_chunks(chunks).calls_of_chunk for chunks in {one.chunks for one in configs}}
+    calls = {chunks: workload.calls(chunks) for chunks in {one.chunks for one in configs}}
     ops: list[float] = [CONFIG_OPS + calls[config.chunks] for config in configs]
     if not (is_fast() if fast is None else fast):
         return ops

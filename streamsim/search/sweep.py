@@ -212,7 +212,7 @@ def combinations(sweep: Sweep, start: int = 0, stop: int | None = None) -> Itera
 
     @lru_cache(CACHED)
     def check_kernels(pair: int) -> None:
-        for kernel in workload_at(pair % works).launches(workload_at(pair % works).cut(1)[0]):
+        for kernel, _ in workload_at(pair % works).kernels_of(workload_at(pair % works).cut(1)[0]):
             device_at(pair // works).occupancy(kernel)
 
     for number in range(start, len(sweep) if stop is None else stop):

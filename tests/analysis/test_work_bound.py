@@ -40,7 +40,7 @@ def nothing_is_faster(workload: Workload, device: Device, configs: Sequence[Conf
     bound = work_bound(workload, device, **asked).seconds / NS
     of_chunks = chunk_bounds(workload, device, {config.chunks for config in configs}, **asked)
     for config, took in zip(configs, evaluate_ticks(workload, configs, device), strict=True):
-        rounded = config.chunks * (workload.launches_of_chunk + workload.has_host_work) / 2
+        rounded = config.chunks * (sum(workload.launches_in(config.chunks)) + workload.has_host_work) / 2
         assert bound <= took + rounded + 1e-6 * took, config
         assert of_chunks[config.chunks] <= took, config
 

@@ -306,7 +306,7 @@ def test_what_works_long_on_little_data_has_many_threads() -> None:
     ):
         workload = program.workload_of_sizes(sizes, [text], elements=None if sizes else 64)
         assert workload.threads(workload.kernels[0]) == threads
-        whole = workload.launches(workload.cut(1)[0])[0]
+        whole, _ = next(workload.kernels_of(workload.cut(1)[0]))
         assert (whole.threads or whole.elements) == threads
 
 

@@ -483,7 +483,7 @@ def formulas(schedule: Schedule, device: Device, workload: Workload | None = Non
     kernel_s = None
     if workload is not None:
         (whole,) = workload.cut(1)
-        kernel_s = sum(device.occupancy(launch).alone_s for launch in workload.launches(whole))
+        kernel_s = sum(many * device.occupancy(launch).alone_s for launch, many in workload.kernels_of(whole))
     overlaps = len(working_streams(schedule)) > 1 and not has_host_waits(schedule)
     return published(lower(schedule, device), kernel_s, overlaps)
 

@@ -163,7 +163,7 @@ class Recipe(msgspec.Struct, frozen=True, omit_defaults=True):
         if self.pattern not in PATTERNS:
             raise InputError(f"pattern = {self.pattern!r}: expected one of {', '.join(PATTERNS)}")
         chunks = self.arguments.get("chunks", 1)
-        if isinstance(chunks, int) and (calls := chunks * self.workload.calls_of_chunk) > MOST_CALLS:
+        if isinstance(chunks, int) and (calls := self.workload.calls(chunks)) > MOST_CALLS:
             raise InputError(
                 f"chunks = {chunks}: {calls} calls, more than the {MOST_CALLS} that any run measures; give fewer"
             )

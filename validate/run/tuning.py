@@ -47,8 +47,7 @@ class Kernels(NamedTuple):
 def said_s(workload: Workload, device: Device) -> list[float]:
     """Return the seconds of each kernel over all the work. Raises InputError for an unknown kernel."""
     (whole,) = workload.cut(1)
-    alone = (replace(workload, kernels=(kernel,)) for kernel in workload.kernels)
-    return [sum(device.occupancy(launch).alone_s for launch in one.launches(whole)) for one in alone]
+    return [many * device.occupancy(launch).alone_s for launch, many in workload.kernels_of(whole)]
 
 
 def _taking(workload: Workload, said: Sequence[float], ratio: float = 1.0) -> Workload:
