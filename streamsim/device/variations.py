@@ -5,7 +5,7 @@
 - a device drawn from the spread of its numbers;
 - the mean of two calibrations.
 
-The declaration of a field in the profile (:class:`streamsim.device.profile.FieldSpec`) says how it changes. This module
+The declaration of a field in the profile (:class:`streamsim.device.tables.FieldSpec`) says how it changes. This module
 names no field, so a new field needs no change here.
 
 If a number changes, the numbers tied to it follow, unless they are set as well. The rates beside the other direction

@@ -1,7 +1,7 @@
 """Libraries that the browser lacks: their modules can be imported, and what they hold can stand in annotations.
 
 The playground's page imports this file before streamsim, which imports these libraries for things that a page never
-asks for: folders of a user, arrays of recordings, tables in a terminal, writing profiles.
+asks for: arrays of recordings, tables in a terminal, writing profiles.
 """
 
 import sys
@@ -10,7 +10,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-LIBRARIES = ("click", "numpy", "rich", "tomli_w")
+LIBRARIES = ("numpy", "rich", "tomli_w")
 
 
 class Absent(ModuleType):
@@ -36,9 +36,6 @@ class Absent(ModuleType):
 
     def __mro_entries__(self, _: tuple[type, ...]) -> tuple[type, ...]:
         return ()
-
-    def __instancecheck__(self, _: object) -> bool:
-        return True
 
 
 class _Finder(MetaPathFinder, Loader):

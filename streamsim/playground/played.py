@@ -49,9 +49,8 @@ class Control(msgspec.Struct, frozen=True):
         """Return the place of the first value that is at least as large as ``text``; None if it is not read."""
         assert self.parse is not None
         with suppress(InputError):
-            least = self.parse(text) if text else -1.0  # an empty value comes first
-            below = [value for value in self.values if (self.parse(value) if value else -1.0) < least]
-            return min(len(below), len(self.values) - 1)
+            least, *known = [self.parse(one) if one else -1.0 for one in (text, *self.values)]  # empty ones come first
+            return min(sum(value < least for value in known), len(known) - 1)
         return None
 
 

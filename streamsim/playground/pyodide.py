@@ -47,15 +47,12 @@ def read_browser_python(folder: Path) -> BrowserPython:
     """
     found = {name: _pinned(folder / name, digest) for name, digest in PINNED.items()}
     parts = _members(found.pop(ARCHIVE))
-    scripts = "\n".join(_classic(parts[name].decode()) for name in SCRIPTS)
+    script = "\n".join(parts[name].decode() for name in SCRIPTS)
+    # a page opened from disk cannot start a worker from modules
+    script = script.replace("import.meta.url", "''").replace("export default _createPyodideModule;", "")
     binaries = {name.rpartition("/")[2]: parts[name] for name in BINARIES}
     lock = {"info": msgspec.json.decode(parts[LOCK])["info"], "packages": {}}
-    return BrowserPython(scripts, {**binaries, "lock.json": msgspec.json.encode(lock), "site.zip": _site(found)})
-
-
-def _classic(script: str) -> str:
-    """Return a module as a plain script, because a page opened from disk cannot start a worker from modules."""
-    return script.replace("import.meta.url", "''").replace("export default _createPyodideModule;", "")
+    return BrowserPython(script, {**binaries, "lock.json": msgspec.json.encode(lock), "site.zip": _site(found)})
 
 
 def _pinned(path: Path, digest: str) -> bytes:
