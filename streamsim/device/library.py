@@ -246,11 +246,9 @@ def _made_from_name(card: str, multiprocessors: int) -> Device:
         values |= {f"{direction}.{name}bandwidth_bytes_per_s": rate * share for name, share in rates.items()}
         values[f"{direction}.in_flight_bytes"] = round(rate * IN_FLIGHT_S)
         sources[f"{direction}.bandwidth_bytes_per_s"] = f"assumed: {why}"
-    threads = values["compute.resident_threads"] = multiprocessors * kind.threads
-    known = f"{multiprocessors} multiprocessors as recorded, with {kind.threads} threads each"
-    unknown = "unknown for this card; no chunk is too small to fill it"
-    sources["compute.resident_threads"] = f"assumed: {known if threads else unknown}"
-    sources["copy_engines.count"] = "assumed: two, as cards since Kepler have them"
+    values["compute.resident_threads"] = multiprocessors * kind.threads
+    threads = f"{multiprocessors} multiprocessors of {kind.threads} threads each (0: unknown)"
+    sources["compute.resident_threads"] = f"assumed: {threads}"
     sources["compute.concurrent_kernels"] = "assumed: 128, as cards since Volta"
     return replace(
         with_values(replace(pattern, memory_bytes=None, sources=sources), values),
