@@ -1,11 +1,16 @@
 """A simulated program as a profiler would record it that costs nothing: the calls, and what ran on the card."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from hypothesis import assume
+from msgspec.structs import replace
 
 from streamsim import recorded
-from streamsim.program import Copy, HostWork, Kernel, RecordEvent, Synchronize, WaitEvent, WaitThread
+from streamsim.device import Device, with_values
+from streamsim.model import simulate
+from streamsim.program import Copy, HostWork, Kernel, RecordEvent, Schedule, Synchronize, WaitEvent, WaitThread
 from streamsim.timeline import Timeline
 
 NAMES = ("cudaMemcpyAsync", "cudaMemcpy", "cudaLaunchKernel", "cudaEventRecord", "cudaStreamWaitEvent", "synchronise")
@@ -77,6 +82,44 @@ def profiled(timeline: Timeline) -> recorded.Recording:
     )
 
 
+def assert_is_that_program(
+    schedule: Schedule, device: Device, record: Callable[[Timeline], recorded.Recording]
+) -> None:
+    """Every copy and kernel of its recording starts and ends when it did, counted from the call of the first one.
+
+    Streams have the order in which they were called: where threads call in another order than that of the schedule's
+    list, a recording is of another program; and so it is where a stream has something only before the first of them.
+    Nor does it know where a chunk begins, for which the host would enter a stream, or that a thread waited for another
+    that was done, behind which a call is not right behind another of its kind; nor, of two calls that begin at once,
+    which was the first.
+    """
+    schedule = without_idle_waits(schedule)
+    device = with_values(device, {"host.enter_s": 0.0, "host.turn_s": 0.0})
+    was = simulate(schedule, device)
+    works = [i for i, engine in enumerate(was.engine) if engine >= 0]
+    starts = [was.issued[i] for i, op in enumerate(schedule.ops) if not isinstance(op, HostWork | WaitThread)]
+    assume(starts == sorted(set(starts)))
+    found = recorded.program_of(record(was), device=device)
+    assume(len(found.schedule.used_streams) == len(schedule.used_streams))
+    now, first = simulate(found.schedule, device), was.issued[works[0]]
+    again = [i for i, engine in enumerate(now.engine) if engine >= 0]
+    assert [now.start[i] + first for i in again] == [was.start[i] for i in works]
+    assert [now.end[i] + first for i in again] == [was.end[i] for i in works]
+
+
+def without_idle_waits(schedule: Schedule) -> Schedule:
+    """Without waits for events that nobody has recorded by then: they wait for nothing, and are not recorded."""
+    assume(any(isinstance(op, Copy | Kernel) for op in schedule.ops))
+    events: set[int] = set()
+    kept = []
+    for op in schedule.ops:
+        if isinstance(op, RecordEvent):
+            events.add(op.event)
+        if not isinstance(op, WaitEvent) or op.event in events:
+            kept.append(op)
+    return replace(schedule, ops=tuple(kept))
+
+
 def _call_name(op: Any) -> str:
     if isinstance(op, Copy):
         return "cudaMemcpy" if op.blocking else "cudaMemcpyAsync"
@@ -85,22 +128,11 @@ def _call_name(op: Any) -> str:
 
 
 def _work(op: Any, pageable: frozenset[str], names: tuple[str, ...]) -> dict[str, Any]:
-    is_copy = isinstance(op, Copy)
-    of_copy = (
-        (recorded.CopyMemory.PAGEABLE if op.host and op.host.buffer in pageable else recorded.CopyMemory.PINNED)
-        if is_copy
-        else 0
-    )
-    return {
-        "kind": int(recorded.WorkKind.COPY if is_copy else recorded.WorkKind.KERNEL),
-        "name": 0 if is_copy else names.index(op.name),
-        "card": 0,
-        "stream": op.stream,
-        "bytes": op.bytes if is_copy else 0,
-        "direction": int(recorded.CopyDirection.H2D if op.direction == "h2d" else recorded.CopyDirection.D2H)
-        if is_copy
-        else 0,
-        "memory": int(of_copy),
-        "grid": (1, 1, 1),
-        "block": (0 if is_copy else 256, 1, 1),
-    }
+    row = {"card": 0, "stream": op.stream, "bytes": 0, "direction": 0, "memory": 0, "grid": (1, 1, 1)}
+    if isinstance(op, Kernel):
+        return row | {"kind": recorded.WorkKind.KERNEL, "name": names.index(op.name), "block": (256, 1, 1)}
+    direction = recorded.CopyDirection.H2D if op.direction == "h2d" else recorded.CopyDirection.D2H
+    is_pageable = op.host is not None and op.host.buffer in pageable
+    memory = recorded.CopyMemory.PAGEABLE if is_pageable else recorded.CopyMemory.PINNED
+    of_copy = {"bytes": op.bytes, "direction": direction, "memory": memory}
+    return row | of_copy | {"kind": recorded.WorkKind.COPY, "name": 0, "block": (0, 1, 1)}

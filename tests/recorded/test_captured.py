@@ -9,15 +9,15 @@ import strategies as card
 from effort import examples
 from fake_gpu import cupti
 from fake_gpu.cupti import ActivityKind, record
-from hypothesis import assume, given
+from hypothesis import given
 from made_captures import captured, records_of
-from perfect_profiler import profiled
+from perfect_profiler import assert_is_that_program, profiled
 from strategies import NS, d2h, h2d, kernel, make_device, plan
 
 from streamsim import recorded
 from streamsim.device import Device, with_values
 from streamsim.model import simulate
-from streamsim.program import HostWork, Schedule, Synchronize, WaitThread
+from streamsim.program import HostWork, Schedule, Synchronize
 
 CALLS = ("copy", "kernel", "record", "wait", "synchronize")
 PLACED = {"context_id": 1, "stream_id": 7}
@@ -48,26 +48,11 @@ def launched(start: int, end: int, correlation: int, **more: Any) -> Any:
 @examples(60)
 @given(card.schedules(launch="live"), card.devices(concurrent_kernels=1, resident_threads=0, kernel_signal="each"))
 def test_a_program_that_was_captured_is_that_program(schedule: Schedule, device: Device) -> None:
-    """As for a perfect recording of it (``test_program.py``), through CUPTI's records, the runner and the file.
-
-    Each call takes some time: of two that begin at once nobody could tell which was the first.
-    """
+    """As for a perfect recording of it (``test_program.py``), through CUPTI's records, the runner and the file."""
     ops = [msgspec.structs.replace(op, call_s=None) if "call_s" in op.__struct_fields__ else op for op in schedule.ops]
-    schedule = msgspec.structs.replace(schedule, ops=tuple(ops))
     costs = {f"host.{call}_s": getattr(device.host, f"{call}_s") + NS for call in CALLS}
-    device = with_values(device, {**costs, "host.enter_s": 0.0, "host.turn_s": 0.0})
-    was = simulate(schedule, device)
-    works = [i for i, engine in enumerate(was.engine) if engine >= 0]
-    calls = [i for i, op in enumerate(schedule.ops) if not isinstance(op, HostWork | WaitThread)]
-    starts = [was.issued[i] for i in calls]
-    assume(works and starts == sorted(set(starts)))
-    found = recorded.program_of(read(*records_of(profiled(was))), device=device)
-    assume(len(found.schedule.used_streams) == len(schedule.used_streams))
-    now = simulate(found.schedule, device)
-    again = [i for i, engine in enumerate(now.engine) if engine >= 0]
-    first = was.issued[works[0]]
-    assert [now.start[i] + first for i in again] == [was.start[i] for i in works]
-    assert [now.end[i] + first for i in again] == [was.end[i] for i in works]
+    schedule, device = msgspec.structs.replace(schedule, ops=tuple(ops)), with_values(device, costs)
+    assert_is_that_program(schedule, device, lambda was: read(*records_of(profiled(was))))
 
 
 @pytest.mark.parametrize(

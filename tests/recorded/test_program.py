@@ -4,14 +4,14 @@ import msgspec
 import numpy as np
 import pytest
 import strategies as card
-from hypothesis import assume, given
-from perfect_profiler import profiled
+from hypothesis import given
+from perfect_profiler import assert_is_that_program, profiled
 from strategies import NS, d2h, h2d, kernel, make_device, plan
 
 from streamsim.compiled import simulate_one_of_many
-from streamsim.device import Device, with_values
+from streamsim.device import Device
 from streamsim.model import simulate
-from streamsim.program import Copy, HostWork, Kernel, RecordEvent, Schedule, Synchronize, WaitEvent, WaitThread
+from streamsim.program import Copy, HostWork, Kernel, RecordEvent, Schedule, Synchronize, WaitEvent
 from streamsim.recorded import (
     CallKind,
     HostCosts,
@@ -29,44 +29,10 @@ def waits(op: object) -> bool:
     return isinstance(op, Synchronize) or (isinstance(op, Copy) and (op.blocking or op.host is not None))
 
 
-def without_idle_waits(schedule: Schedule) -> Schedule:
-    """Without waits for events that nobody has recorded by then: they wait for nothing, and are not recorded."""
-    events: set[int] = set()
-    kept = []
-    for op in schedule.ops:
-        if isinstance(op, RecordEvent):
-            events.add(op.event)
-        if not isinstance(op, WaitEvent) or op.event in events:
-            kept.append(op)
-    return msgspec.structs.replace(schedule, ops=tuple(kept))
-
-
 @given(card.schedules(launch="live"), card.devices(concurrent_kernels=1, resident_threads=0, kernel_signal="each"))
 def test_what_was_recorded_of_a_program_is_that_program(schedule: Schedule, device: Device) -> None:
-    """Every copy and kernel starts and ends when it did, counted from the call of the first one.
-
-    Streams have the order in which they were called: where threads call in another order than that of the schedule's
-    list, a recording is of another program; and so it is where a stream has something only before the first of them.
-    Nor does it know where a chunk begins, for which the host would enter a stream, or that a thread waited for another
-    that was done, behind which a call is not right behind another of its kind; nor, of two calls that begin at once,
-    which was the first.
-    """
-    assume(any(isinstance(op, Copy | Kernel) for op in schedule.ops))
-    device = with_values(device, {"host.enter_s": 0.0, "host.turn_s": 0.0})
     ops = [msgspec.structs.replace(op, call_s=None) if waits(op) else op for op in schedule.ops]
-    schedule = without_idle_waits(msgspec.structs.replace(schedule, ops=tuple(ops)))
-    was = simulate(schedule, device)
-    works = [i for i, engine in enumerate(was.engine) if engine >= 0]
-    calls = [i for i, op in enumerate(schedule.ops) if not isinstance(op, HostWork | WaitThread)]
-    starts = [was.issued[i] for i in calls]
-    assume(starts == sorted(set(starts)))
-    found = program_of(profiled(was), device=device)
-    assume(len(found.schedule.used_streams) == len(schedule.used_streams))
-    now = simulate(found.schedule, device)
-    again = [i for i, engine in enumerate(now.engine) if engine >= 0]
-    first = was.issued[works[0]]
-    assert [now.start[i] + first for i in again] == [was.start[i] for i in works]
-    assert [now.end[i] + first for i in again] == [was.end[i] for i in works]
+    assert_is_that_program(msgspec.structs.replace(schedule, ops=tuple(ops)), device, profiled)
 
 
 def test_a_program_by_hand() -> None:
