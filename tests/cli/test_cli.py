@@ -49,20 +49,6 @@ def test_every_result_says_by_which_version_and_profile_it_was_made(
         assert list(figures(capsys, *command))[:2] == ["schema_version", "streamsim"]
 
 
-def test_what_is_assumed_of_kernels_is_said_with_every_answer(capsys: pytest.CaptureFixture[str]) -> None:
-    """Below the link in a table, in JSON under its own name; and nothing where nothing is."""
-    given, many = ["--h2d", "4", "--kernel"], ["--chunks", "64"]
-    grid = ["--max-chunks", "2", "--max-streams", "1"]
-    for command, kernel, more in (
-        ("predict", "4ms", many),
-        ("explain", "4ms", many),
-        ("best", "9us@1/64", grid),
-    ):
-        (line,) = figures(capsys, command, *given, kernel, *more)["assumed"]
-        assert line in printed(capsys, command, *given, kernel, *more)
-        assert "assumed" not in figures(capsys, command, *given, f"4ms,{60 if kernel == '4ms' else 63}us@1/64", *more)
-
-
 @pytest.mark.parametrize(
     ("options", "arguments"),
     [

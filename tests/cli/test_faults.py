@@ -13,12 +13,11 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from refusals import refusal, refused
+from refusals import refused
 from strategies import d2h, h2d, plan
 
 from streamsim import program
 from streamsim.cli import main, predict
-from streamsim.compiled import available, makespans
 from streamsim.device import load_device
 from streamsim.files import write_toml
 from streamsim_validate.cli import main as validate_main
@@ -215,13 +214,6 @@ def test_too_little_memory_is_one_line(capsys: pytest.CaptureFixture[str], monke
 
 
 # Environments
-
-
-def test_without_numbas_compiler_everything_runs_on_simpy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NUMBA_DISABLE_JIT", " 1")
-    assert not available()
-    off = "NUMBA_DISABLE_JIT = ...: switches numba's compiler off; unset it"
-    refusal(lambda: makespans(program.Workload(1, (1,)), [program.Config()], load_device("ideal")), off)
 
 
 @pytest.mark.parametrize("columns", ["0", "1", "300", "nonsense"])

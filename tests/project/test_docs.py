@@ -1,9 +1,7 @@
 """The guides do what they say: every block of them runs, their links lead somewhere, the reference has every name."""
 
 import re
-from html.parser import HTMLParser
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
 import pytest
 from documents import ROOT, Reader
@@ -70,53 +68,13 @@ def test_every_cause_is_in_its_guide() -> None:
 # The site
 
 
-class Page(HTMLParser):
-    """The ids of a page's elements, what it links to, and its text with nothing but letters and digits."""
-
-    def __init__(self, html: str) -> None:
-        super().__init__()
-        self.ids: set[str] = set()
-        self.links: set[str] = set()
-        self.text = ""
-        self.feed(html)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:  # noqa: ARG002
-        self.ids |= {value for name, value in attrs if name == "id" and value}
-        self.links |= {value for name, value in attrs if name in ("href", "src") and value}
-
-    def handle_data(self, data: str) -> None:
-        self.text += re.sub(r"\W+", "", data)
-
-
-PAGES_OF_SITE = ("README", "docs/explain", "docs/reference/library", "docs/reference/commands")
-
-
 @pytest.mark.skipif(not THOROUGH, reason="20 s of Sphinx; CI's site job and a thorough run do it")
-def test_the_site_has_every_public_name_with_its_docstring_and_every_command(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_site_has_every_public_name_and_every_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A warning of Sphinx, such as of a link that leads nowhere, fails its command."""
     monkeypatch.chdir(tmp_path)
     Reader().read(text_of(DOCS / INDEX))
-    pages = {name: Page(text_of(tmp_path / "build" / "site" / f"{name}.html")) for name in PAGES_OF_SITE}
-    library, commands = pages["docs/reference/library"], pages["docs/reference/commands"]
-    assert {f"streamsim.{name}" for name in PUBLIC} <= library.ids
-    for name in PUBLIC:
-        first = getattr(streamsim, name).__doc__.splitlines()[0]
-        for part in re.split(r":\w+:`[^`]+`", first):  # a link shows the whole name
-            assert re.sub(r"\W+", "", part) in library.text, name
-    assert {f"streamsim-{name}" for name in COMMANDS} <= commands.ids
-    assert text_of(tmp_path / "build" / "site" / "docs" / "lesson.html").count("<iframe") > 8
-    assert_links_lead_somewhere(tmp_path / "build" / "site")
-
-
-def assert_links_lead_somewhere(site: Path) -> None:
-    pages = {path.resolve(): Page(text_of(path)) for path in site.rglob("*.html")}
-    for path, page in pages.items():
-        for link in map(urlsplit, page.links):
-            if not link.scheme and not link.netloc:
-                target = (path.parent / unquote(link.path)).resolve() if link.path else path
-                assert target.exists(), f"{path.name}: {link.geturl()}"
-                assert not link.fragment or target not in pages or unquote(link.fragment) in pages[target].ids
-
-
-# The pictures
+    site = tmp_path / "build" / "site" / "docs"
+    library, commands = (text_of(site / "reference" / f"{name}.html") for name in ("library", "commands"))
+    assert [name for name in PUBLIC if f'id="streamsim.{name}"' not in library] == []
+    assert [name for name in COMMANDS if f'id="streamsim-{name}"' not in commands] == []
+    assert text_of(site / "lesson.html").count("<iframe") > 8

@@ -1,19 +1,20 @@
 """What a value of the public interface says to a field of another type than it has."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import is_dataclass
+from functools import partial
 from importlib import import_module
 from pkgutil import iter_modules
 from typing import Any, get_args
 
 import msgspec
 import pytest
+from refusals import refusal
 from strategies import h2d, plan
 
 from streamsim import Config, Workload, WorkloadKernel, load_device, program
 from streamsim.device import changed, tables_of
-from streamsim.errors import InputError
 from streamsim.timeline import critical_path
 from streamsim.transform import Source
 
@@ -51,31 +52,22 @@ def is_of_type(value: object, kind: Any) -> bool:
         return False
 
 
+def wrong_for(field: msgspec.structs.FieldInfo, number: Any) -> Iterator[Any]:
+    """Values of other types than a field has, and numbers that cannot be where it holds one."""
+    for other in OF_MANY_TYPES:
+        is_right = other is True and field.name in ("blocking", "in_order", "schema_version")
+        if not is_right and not is_of_type(other, field.type):
+            yield other
+    if isinstance(number, int | float) and not isinstance(number, bool):
+        yield from (-1, 10**400, *((math.nan, math.inf) if isinstance(number, float) else ()))
+
+
 @pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
-def test_a_field_of_another_type_is_one_line_that_names_it(value: msgspec.Struct) -> None:
+def test_a_field_of_another_type_or_number_is_one_line_that_names_it(value: msgspec.Struct) -> None:
     for field in msgspec.structs.fields(value):
-        for other in OF_MANY_TYPES:
-            if is_of_type(other, field.type) or (
-                other is True and field.name in ("blocking", "in_order", "schema_version")
-            ):
-                continue
-            with pytest.raises(InputError) as caught:
-                msgspec.structs.replace(value, **{field.name: other})
-            message = str(caught.value)
+        for wrong in wrong_for(field, getattr(value, field.name)):
+            message = refusal(partial(msgspec.structs.replace, value, **{field.name: wrong}))
             assert field.name in message
-            assert "\n" not in message
-
-
-@pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
-def test_a_number_that_cannot_be_is_one_line_that_names_it(value: msgspec.Struct) -> None:
-    for field in msgspec.structs.fields(value):
-        number = getattr(value, field.name)
-        if isinstance(number, int | float) and not isinstance(number, bool):
-            for bad in (-1, 10**400, *((math.nan, math.inf) if isinstance(number, float) else ())):
-                with pytest.raises(InputError) as caught:
-                    msgspec.structs.replace(value, **{field.name: bad})
-                assert field.name in str(caught.value)
-                assert "\n" not in str(caught.value)
 
 
 ROOMS = ("streamsim.program", "streamsim.device", "streamsim.timeline", "streamsim.analysis", "streamsim.search")
@@ -112,6 +104,4 @@ def test_no_value_can_be_changed(room: str) -> None:
     ],
 )
 def test_a_wrong_argument_is_one_line(call: Callable[[], object], said: str) -> None:
-    with pytest.raises(InputError) as caught:
-        call()
-    assert str(caught.value).startswith(said)
+    refusal(call, said)
