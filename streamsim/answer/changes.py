@@ -7,6 +7,7 @@ from typing import Any
 from msgspec import to_builtins
 
 from streamsim.advice import WORTH, Advice, Trial, WhatIf
+from streamsim.analysis import lower_bound
 from streamsim.answer.document import Answer, Pictures
 from streamsim.compiled import simulate_one_of_many
 from streamsim.device import within_words
@@ -16,8 +17,7 @@ from streamsim.program import Loop
 from streamsim.report import Row, Table, cut, facts
 from streamsim.text import format_change, format_ratio, format_seconds, rounded
 from streamsim.timeline import Timeline
-from streamsim.training import waits_for
-from streamsim.transform import LoopSource, steps_of
+from streamsim.transform import LoopSource, Work, steps_of, waits_for
 
 AS_IT_IS, AS_MEANT = "as it is", "as it was meant"
 PICTURED = 8  # steps of a pictured loop, plus one for each worker
@@ -93,7 +93,7 @@ def _loop_rows(found: Advice, batch: int) -> list[dict[str, Any]]:
             "loop": _loop_of(trial),
             "step_s": trial.takes_s / steps,
             "gain": trial.gain,
-            "binds": waits_for(trial.made.work),
+            "binds": _binds(trial.made.work),
             "assumes": trial.condition,
             "samples_per_s": max(1, batch) * steps / trial.takes_s,
         }
@@ -104,6 +104,11 @@ def _loop_rows(found: Advice, batch: int) -> list[dict[str, Any]]:
 def _loop_of(trial: Trial) -> Loop | None:
     source = trial.made.work.source
     return source.loop if isinstance(source, LoopSource) else None
+
+
+def _binds(work: Work) -> tuple[str, ...]:
+    """Return the parts that a training loop waits for; of a recorded program what sets its lower bound."""
+    return waits_for(work) if isinstance(work.source, LoopSource) else (lower_bound(*work[:2]).bound_by,)
 
 
 def _first_steps(found: Advice) -> Pictures:

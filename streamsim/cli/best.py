@@ -55,8 +55,7 @@ from streamsim.files import write_text
 from streamsim.program import Layers, Loop, LoopFile, Workload, parse_sample, read_loop_file
 from streamsim.search import BUDGET_OPS, SLOW, Best, Grid, best, best_offload, best_program, is_fast
 from streamsim.text import format_bytes, format_seconds
-from streamsim.training import loop_of
-from streamsim.transform import LayersSource, LoopSource, Source, Work, changed_by
+from streamsim.transform import LayersSource, LoopSource, Source, Work, changed_by, loop_of
 
 SEARCHED = {"--chunks", "--streams", "--order", "--buffers", "--launch"}  # options of predict that a search varies
 

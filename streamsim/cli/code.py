@@ -102,7 +102,7 @@ def code_of_issued(issued: Issued, language: Written) -> str:
 def code_of_steps_noted(schedule: Schedule, language: code.Language, depth: int = 0) -> str:
     """Return :func:`code_of_steps`, with notes on the host's work in the schedule, and whether a pipeline has it."""
     text = code.code_of_steps(schedule, language, depth)
-    if work_s := repeated_step(schedule).workload.host_work_s:
+    if work_s := repeated_step(schedule)[0].host_work_s:
         own = f"the host's own work for a step, {format_seconds(work_s)},"
         note(f"{own} is before the step's first call in the pipeline")
     if has_more(schedule):

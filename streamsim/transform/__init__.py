@@ -4,7 +4,7 @@
 streams are, too. ``dependences`` says what ops need of each other, which of them make a chunk, and issues them anew,
 free of races. ``chunks`` deals chunks or steps out, cuts them, and copies ahead. The ``guard`` says which
 orders a change has lost, and the condition for each. ``calls_and_memory`` changes how the host calls and loads, and
-where its memory is, and captures parts. A ``repeated_step`` is a program read as a workload again.
+where its memory is, and captures parts. ``steps`` reads a program as a workload again, or as a training loop.
 """
 
 from streamsim.transform.calls_and_memory import (
@@ -28,10 +28,10 @@ from streamsim.transform.changes import (
     changed_by,
     in_making_order,
 )
-from streamsim.transform.chunks import chunk_count, in_chunks, in_pieces, in_streams, prefetched, steps_of, with_buffers
+from streamsim.transform.chunks import in_chunks, in_pieces, in_streams, prefetched, with_buffers
 from streamsim.transform.dependences import IN_ROUNDS, Dependences, dependences_of, still_ordered
 from streamsim.transform.guard import INDEPENDENT, NEEDS_NO_LEGACY, ORDERS_NO_STREAMS
-from streamsim.transform.repeated_step import has_more, is_recorded, repeated_step
+from streamsim.transform.steps import chunk_count, has_more, is_recorded, loop_of, repeated_step, steps_of, waits_for
 from streamsim.transform.work import (
     COPIES_BACK,
     NON_BLOCKING,

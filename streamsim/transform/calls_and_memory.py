@@ -19,7 +19,7 @@ from streamsim import program
 from streamsim.compiled import simulate_one_of_many
 from streamsim.device import Device
 from streamsim.errors import InputError
-from streamsim.transform.chunks import own_work_s, steps_of
+from streamsim.transform.steps import own_work_s, steps_of
 from streamsim.transform.work import LoopSource, Work, is_load, is_of_a_call, is_work, last_work, working_streams
 
 # Staging a copy of so many bytes flushes a core's own caches. What the host does behind it takes so many times as long

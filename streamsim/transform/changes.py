@@ -34,18 +34,16 @@ from streamsim.timeline import call_name
 from streamsim.transform import calls_and_memory as calls
 from streamsim.transform.calls_and_memory import with_workers
 from streamsim.transform.chunks import (
-    chunk_count,
     in_chunks,
     in_order,
     in_streams,
-    is_by_steps,
     prefetched,
     with_buffers,
     without_needless_waits,
 )
 from streamsim.transform.dependences import IN_ROUNDS, dependences_of, still_ordered
 from streamsim.transform.guard import INDEPENDENT, NEEDS_NO_LEGACY, NEVER, Lost, lost_orders
-from streamsim.transform.repeated_step import is_recorded
+from streamsim.transform.steps import chunk_count, is_by_steps, is_recorded
 from streamsim.transform.work import (
     COPIES_BACK,
     LayersSource,

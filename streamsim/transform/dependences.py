@@ -6,41 +6,25 @@ behind a kernel or a copy back, all of them without named memory, is the first o
 gets the waits that keep it free of races.
 
 Nothing in a schedule says which ranges the kernels of several chunks read, such as a table or weights. Two rules find
-them: kernels share one of the ranges that they read and differ in others, or kernels read the same ranges and write
-different parts of the same arrays.
+them: kernels share one of the ranges that they read and differ in others, or kernels of one name read the same ranges
+and write others, or write again what was copied back.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from itertools import pairwise
-from typing import Any
+from itertools import accumulate, pairwise
 
 from msgspec.structs import replace
 
+from streamsim import program, races
 from streamsim.errors import InputError
-from streamsim.program import (
-    ALIGN_BYTES,
-    LEGACY_STREAM,
-    Copy,
-    HostWork,
-    Kernel,
-    Op,
-    RecordEvent,
-    Region,
-    Schedule,
-    StreamKind,
-    Synchronize,
-    WaitEvent,
-    WaitThread,
-    remembered,
-)
-from streamsim.races import check, earlier_ops, repaired, touched
 from streamsim.transform.work import (
     COPIES_BACK,
     COPIES_IN,
     NON_BLOCKING,
+    is_load,
     is_work,
     last_work,
     legacy_beside,
@@ -50,80 +34,58 @@ from streamsim.transform.work import (
     working_streams,
 )
 
-Versions = dict[Region, frozenset[int]]  # of what a kernel reads: the range, and the ops that wrote it
+Versions = dict[program.Region, frozenset[int]]  # of what a kernel reads: the range, and the ops that wrote it
+Edges = Sequence[Collection[int]]  # for each op others
 
 
-def shared_ranges(ops: Sequence[Op], versions: Sequence[Versions], known: Collection[Region]) -> dict[int, set[Region]]:
+def shared_ranges(
+    ops: Sequence[program.Op], versions: Sequence[Versions], known: Collection[program.Region]
+) -> dict[int, set[program.Region]]:
     """Return by kernel the ranges that kernels of other chunks read as well.
 
     ``versions``: what each op reads, if it is a kernel. ``known``: ranges that are shared whatever the rules say.
     """
-    readers: dict[tuple[Region, frozenset[int]], list[int]] = {}
+    readers = defaultdict[tuple[program.Region, frozenset[int]], list[int]](list)
     for i, own in enumerate(versions):
         for version in own.items():
-            readers.setdefault(version, []).append(i)
-    found: dict[int, set[Region]] = {}
+            readers[version].append(i)
+    found = defaultdict[int, set[program.Region]](set)
     for version, kernels in readers.items():
         others = [versions[i].items() - {version} for i in kernels]
         if version[0] in known or any(a - b and b - a for a, b in pairwise(others)):
             for i in kernels:
-                found.setdefault(i, set()).add(version[0])
-    return found or _of_kernels_that_read_nothing_else(ops, versions)
+                found[i].add(version[0])
+    return dict(found) or _read_by_all(ops, versions)
 
 
-def _of_kernels_that_read_nothing_else(ops: Sequence[Op], versions: Sequence[Versions]) -> dict[int, set[Region]]:
-    """Return the ranges of the only group of kernels that read the same, and write other parts of the same arrays.
+def _read_by_all(ops: Sequence[program.Op], versions: Sequence[Versions]) -> dict[int, set[program.Region]]:
+    """Return the ranges of the only group of kernels that read the same, if some of one name write differently.
 
-    They may also write one part again and again, copied back in between.
+    Those of one chunk write the same ranges. Those of another one write others, or the same behind a copy back.
     """
-    groups: dict[frozenset[tuple[Region, frozenset[int]]], list[int]] = {}
+    groups = defaultdict[frozenset[tuple[program.Region, frozenset[int]]], list[int]](list)
     for i, own in enumerate(versions):
-        groups.setdefault(frozenset(own.items()), []).append(i)
-    several = [(read, kernels) for read, kernels in groups.items() if read and len(kernels) > 1]
+        groups[frozenset(own.items())].append(i)
+    several = [kernels for read, kernels in groups.items() if read and len(kernels) > 1]
     if len(several) != 1:
         return {}
-    ((read, kernels),) = several
-    outputs, buffers = _outputs(ops, set(kernels)), dict[tuple[str, int], list[set[str]]]()
-    for name, turn, regions in outputs:
-        if regions:
-            buffers.setdefault((name, turn), []).append({region.buffer for region in regions})
-    names = {name for name, _, _ in outputs}
-    if names != {name for name, _ in buffers} or not all(set.intersection(*some) for some in buffers.values()):
-        return {}  # a kernel that writes nothing, or elsewhere, may be of the same chunk
-    written = {frozenset((turn, region) for region in regions) for _, turn, regions in outputs}
-    if len(outputs) == len(names) or not are_disjoint(written):
+    backs = list(accumulate(stage_of(op) == COPIES_BACK for op in ops))
+    outputs = {(op.name, backs[i], op.writes) for i in several[0] if isinstance(op := ops[i], program.Kernel)}
+    if len(outputs) == len({name for name, _, _ in outputs}):
         return {}
-    return {i: {region for region, _ in read} for i in kernels}
+    return {i: set(versions[i]) for i in several[0]}
 
 
-def _outputs(ops: Sequence[Op], kernels: Collection[int]) -> set[tuple[str, int, frozenset[Region]]]:
-    """Return the name, the turn and the written ranges of kernels; a copy back of what any of them writes ends a turn.
-
-    Kernels of one chunk write the same ranges. Those of another one write others, or the same in another turn.
-    """
-    turn, found = 0, set[tuple[str, int, frozenset[Region]]]()
-    buffers = {region.buffer for i in kernels for region, writes in touched(ops[i]) if writes}
-    for i, op in enumerate(ops):
-        if isinstance(op, Kernel) and i in kernels:
-            found.add((op.name, turn, frozenset(op.writes)))
-        elif isinstance(op, Copy) and op.direction == "d2h" and op.device is not None:
-            turn += op.device.buffer in buffers
-    return found
-
-
-def are_disjoint(sets: Collection[Collection[Any]]) -> bool:
-    """Return True if no two of the sets share a member."""
-    return sum(map(len, sets)) == len(set().union(*sets))
-
-
-def conflicts_in(schedule: Schedule, ops: Sequence[Op], numbers: Sequence[int]) -> list[set[int]] | None:
+def conflicts_in(
+    schedule: program.Schedule, ops: Sequence[program.Op], numbers: Sequence[int]
+) -> list[set[int]] | None:
     """Return the places of the earlier ``ops`` with which each of them shares bytes that one of the two writes.
 
     ``numbers``: of which op of ``schedule`` each of them is, or is a piece. None if two that share bytes came into
     another order than theirs there.
     """
     found: list[set[int]] = []
-    for k, touches in enumerate(earlier_ops(ops, schedule.buffers)):
+    for k, touches in enumerate(races.earlier_ops(ops, schedule.buffers)):
         edges = {i for _, _, earlier in touches for i in earlier if i != k}
         if any(numbers[i] >= numbers[k] for i in edges):
             return None
@@ -144,16 +106,13 @@ class _Chunks:
             i = earlier[i]
         return i
 
-    def of(self, ops: Iterable[int]) -> set[int]:
-        return {self.root(i) for i in ops}
-
     def join(self, i: int, others: Iterable[int]) -> None:
         for k in others:
             a, b = sorted((self.root(i), self.root(k)))
             self._earlier[b] = a
 
 
-def _all_from(i: int, edges: Sequence[Collection[int]]) -> set[int]:
+def _all_from(i: int, edges: Edges) -> set[int]:
     """Return all ops reachable from op ``i``."""
     found, rest = set[int](), [i]
     while rest:
@@ -163,7 +122,7 @@ def _all_from(i: int, edges: Sequence[Collection[int]]) -> set[int]:
     return found
 
 
-def _starts_chunk(before: Op, op: Op) -> bool:
+def _starts_chunk(before: program.Op, op: program.Op) -> bool:
     """Return True if ``op``, next in the stream, begins a chunk; False if one of the two names its memory."""
     if names_memory(before) or names_memory(op) or before.stream != op.stream:
         return False
@@ -171,77 +130,47 @@ def _starts_chunk(before: Op, op: Op) -> bool:
 
 
 def issued(
-    schedule: Schedule,
-    ops: Sequence[Op],
+    schedule: program.Schedule,
     numbers: Sequence[int],
     streams: Mapping[int, int],
-    kinds: tuple[StreamKind, ...],
-    edges: Sequence[Collection[int]],
-    awaited: Mapping[int, Collection[int]],
-) -> Schedule:
-    """``schedule`` with ``ops`` in place of its own, with events where ``edges`` go from stream to stream.
+    kinds: tuple[program.StreamKind, ...],
+    edges: Edges,
+    awaited: Mapping[int, Collection[int]] | None,
+) -> program.Schedule:
+    """``schedule`` with the ops of these ``numbers``, in this order, and events where ``edges`` cross streams.
 
-    ``numbers``: by which the ops know each other: in ``streams`` (of the ``kinds``), the stream of each; in ``edges``,
-    what each must come after; in ``awaited``, what a synchronisation waits for, but for one with the whole device. The
-    host waits at the end if it does so in ``schedule``.
+    ``streams``, of the ``kinds``: the new stream of each op; ``edges``: what each must come after; ``awaited``: what a
+    synchronisation with a stream or event waits for, None: for the whole device. The host waits at the end if it does
+    so in ``schedule``.
     """
-    place = {i: k for k, i in enumerate(numbers)}
+    ops, place = schedule.ops, {i: k for k, i in enumerate(numbers)}
     behind: dict[tuple[int, int], int] = {}  # by stream and another one: the place up to which it has waited for that
     waits: dict[int, list[int]] = {}  # of the ops that each must come after, the last of every other stream
-    for i, op in zip(numbers, ops, strict=True):
-        if is_work(op):
-            last = {streams[k]: k for k in sorted(edges[i], key=place.__getitem__)}
-            waits[i] = [k for s, k in last.items() if s != streams[i] and place[k] > behind.get((streams[i], s), -1)]
-            behind.update({(streams[i], streams[k]): place[k] for k in waits[i]})
+    for i in (i for i in numbers if is_work(ops[i])):
+        own, last = streams[i], {streams[k]: k for k in sorted(edges[i], key=place.__getitem__)}
+        waits[i] = [k for s, k in last.items() if s != own and place[k] > behind.get((own, s), -1)]
+        behind.update({(own, streams[k]): place[k] for k in waits[i]})
     events = {k: event for event, k in enumerate(dict.fromkeys(k for some in waits.values() for k in some))}
-    found: list[Op] = []
-    for i, op in zip(numbers, ops, strict=True):
+    found: list[program.Op] = []
+    for i in numbers:
+        op = ops[i]
         if is_work(op):
-            found += (WaitEvent(events[k], streams[i], thread=op.thread) for k in waits[i])
+            found += (program.WaitEvent(events[k], streams[i], thread=op.thread) for k in waits[i])
             found.append(op if op.stream == streams[i] else replace(op, stream=streams[i]))
             if i in events:
-                found.append(RecordEvent(events[i], streams[i], thread=op.thread))
-        elif isinstance(op, Synchronize) and (op.event is not None or op.stream is not None):
-            found += (replace(op, stream=stream, event=None) for stream in {streams[k]: k for k in awaited[i]})
+                found.append(program.RecordEvent(events[i], streams[i], thread=op.thread))
+        elif isinstance(op, program.Synchronize) and (op.event is not None or op.stream is not None):
+            held = [None] if awaited is None else dict.fromkeys(streams[k] for k in awaited[i])
+            found += (replace(op, stream=stream, event=None) for stream in held)
         else:
             found.append(op)
-    if rest := schedule.ops[last_work(schedule) + 1 :]:
-        found += [op for op in rest if isinstance(op, HostWork)]
-        found.append(Synchronize())
+    if rest := ops[last_work(schedule) + 1 :]:
+        found += [op for op in rest if isinstance(op, program.HostWork)]
+        found.append(program.Synchronize())
     return replace(schedule, ops=tuple(found), streams=kinds, events=len(events))
 
 
-def new_streams(
-    schedule: Schedule, works: Iterable[int], reads_from: Sequence[Collection[int]], most: int
-) -> tuple[dict[int, int], tuple[StreamKind, ...]]:
-    """Return the new stream of each of ``works``, and the kinds of the streams, of which there are ``most`` at most.
-
-    An op comes behind one that it reads from, else into a new stream, else into that used longest ago. Ops of the
-    legacy default stream stay in it, unless all are there, and those of blocking streams in blocking ones.
-    """
-    stays = {LEGACY_STREAM} < working_streams(schedule)  # else it is a stream like another
-    found, kinds = dict[int, int](), list[StreamKind]()
-    tail: dict[int, int] = {}  # by new stream its last op; the one used longest ago first
-    for i in works:
-        old = schedule.ops[i].stream
-        kind = schedule.streams[old - 1] if old else NON_BLOCKING[0]
-        own = [stream for stream in tail if stream and kinds[stream - 1] == kind]
-        behind = [stream for stream in own if tail[stream] in reads_from[i]]
-        if stays and not old:
-            stream = LEGACY_STREAM
-        elif behind:
-            stream = behind[-1]
-        elif own and len(kinds) >= most:
-            stream = own[0]
-        else:
-            kinds.append(kind)
-            stream = len(kinds)
-        tail.pop(stream, None)
-        tail[stream], found[i] = i, stream
-    return found, tuple(kinds)
-
-
-def dependences_of(schedule: Schedule, tables: frozenset[Region] = frozenset()) -> Dependences:
+def dependences_of(schedule: program.Schedule, tables: frozenset[program.Region] = frozenset()) -> Dependences:
     """Return what the ops of a schedule need of each other. ``tables``: ranges that are known to be shared by chunks.
 
     What the legacy default stream orders by waiting for others does not show in its own stream: of ops that name no
@@ -250,8 +179,8 @@ def dependences_of(schedule: Schedule, tables: frozenset[Region] = frozenset()) 
     return _dependences(schedule, tables)
 
 
-@remembered
-def _dependences(schedule: Schedule, tables: frozenset[Region]) -> Dependences:
+@program.remembered
+def _dependences(schedule: program.Schedule, tables: frozenset[program.Region]) -> Dependences:
     racy = is_racy(schedule)
     if orders_unknown(schedule):
         schedule = legacy_beside(schedule)  # which may lose an order of named memory, and is not issued so
@@ -266,6 +195,8 @@ class Dependences:
 
     - ``before[i]``: the ops directly before op ``i`` in its stream or through events.
     - ``awaited[i]``: the ops that synchronisation ``i`` waits for; none for the whole device.
+    - ``unknown[i]``: the ops before ``i`` of which it may need data, because it or they do not name their memory: those
+      back to the nearest ones without named memory, which need what is before them.
     - ``reads_from[i]``: the ops whose data op ``i`` reads, or may read if memory is not named.
     - ``conflicts[i]``: the earlier ops that share, or may share, bytes that one of the two writes.
     - ``shared[i]``: the ranges that kernel ``i`` and kernels of other chunks read, such as weights.
@@ -274,7 +205,6 @@ class Dependences:
     - ``sums``: the copies back in ``common`` that are found only by their place after all kernels.
     - ``members``: the copies and kernels of each chunk in the order of issue, without ``common``.
     - ``is_racy``: True if the schedule has races. Dependences that it does not enforce are then dropped.
-    - ``last``: the last copy or kernel, or -1.
     - ``unnamed``: the ops that may use memory which they do not name.
     - ``orders``: by name, the orders of issue that keep every dependence and differ from the schedule's own.
     - ``issued``: the names of the schedule's own orders.
@@ -282,45 +212,46 @@ class Dependences:
     ``tables``: ranges that are known to be shared.
     """
 
-    def __init__(self, schedule: Schedule, tables: Collection[Region] = (), racy: bool | None = None) -> None:
+    def __init__(
+        self, schedule: program.Schedule, tables: Collection[program.Region] = (), racy: bool | None = None
+    ) -> None:
         self._schedule, self._ops = schedule, schedule.ops
         self.is_racy = is_racy(schedule) if racy is None else racy
-        self.last = last_work(schedule)
         self.before: list[frozenset[int]] = []
         self.awaited: dict[int, tuple[int, ...]] = {}
         self._find_order()
+        self.unknown: list[set[int]] = []
         self.reads_from: list[set[int]] = []
         self.conflicts: list[set[int]] = []
-        self._versions: list[dict[Region, frozenset[int]]] = []  # of what kernels read: the range, and who wrote it
-        self._nearest = self._find_unnamed()
-        self._find_data()
+        versions = self._find_data()
         self.sums = self._find_sums()
-        self.shared = shared_ranges(self._ops, self._versions, tables)
-        self.common = {k for i, regions in self.shared.items() for region in regions for k in self._versions[i][region]}
+        self.shared = shared_ranges(self._ops, versions, tables)
+        self.common = {k for i, regions in self.shared.items() for region in regions for k in versions[i][region]}
+        self.common |= self.sums
         self.chunk = self._find_chunks()
-        members = dict[int, list[int]]()
+        members = defaultdict[int, list[int]](list)
         for i, op in enumerate(self._ops):
             if is_work(op) and i not in self.common:
-                members.setdefault(self.chunk[i], []).append(i)
+                members[self.chunk[i]].append(i)
         self.members = list(members.values())
-        self.unnamed = _unnamed(schedule.ops, self)
+        self.unnamed = self._find_unnamed()
         self.issued = set[str]()
         self.orders = self._find_orders()
 
     def _find_order(self) -> None:
-        front, recorded = dict[int, frozenset[int]](), dict[int, frozenset[int]]()
-        nothing: frozenset[int] = frozenset()
+        front = defaultdict[int, frozenset[int]](frozenset)  # by stream, then by event
+        recorded = defaultdict[int, frozenset[int]](frozenset)
         for i, op in enumerate(self._ops):
-            before = nothing
-            if isinstance(op, Synchronize):
-                of_stream = nothing if op.stream is None else front.get(op.stream, nothing)
-                self.awaited[i] = tuple(sorted(of_stream if op.event is None else recorded.get(op.event, nothing)))
-            elif isinstance(op, RecordEvent):
-                recorded[op.event] = front.get(op.stream, nothing)
-            elif isinstance(op, WaitEvent):
-                front[op.stream] = front.get(op.stream, nothing) | recorded.get(op.event, nothing)
-            elif isinstance(op, Copy | Kernel):
-                before, front[op.stream] = front.get(op.stream, nothing), frozenset((i,))
+            before = frozenset[int]()
+            if isinstance(op, program.Synchronize):
+                of_stream = before if op.stream is None else front[op.stream]
+                self.awaited[i] = tuple(sorted(of_stream if op.event is None else recorded[op.event]))
+            elif isinstance(op, program.RecordEvent):
+                recorded[op.event] = front[op.stream]
+            elif isinstance(op, program.WaitEvent):
+                front[op.stream] |= recorded[op.event]
+            elif isinstance(op, program.Copy | program.Kernel):
+                before, front[op.stream] = front[op.stream], frozenset((i,))
             self.before.append(before)
 
     def awaits(self, i: int) -> set[int]:
@@ -328,44 +259,23 @@ class Dependences:
         ops = self._ops
         return {k for k in self.before[i] if ops[k].stream != ops[i].stream}
 
-    @property
-    def edges(self) -> list[set[int]]:
-        """Return for each op those that it must come after: for its data, and through events."""
-        return [conflicts | self.awaits(i) for i, conflicts in enumerate(self.conflicts)]
+    def _find_data(self) -> list[Versions]:
+        """Find which ops each op needs: those whose data it reads, and all with which it shares bytes.
 
-    def unknown(self, i: int) -> set[int]:
-        """Return the ops before ``i`` of which it may need data, because it or they do not name their memory.
-
-        Those are the ops back to the nearest ones without named memory, which need what is before them.
+        Return the versions that each op reads, if it is a kernel.
         """
-        ops, found = self._ops, self._unnamed(i)
-        if not names_memory(ops[i]):
-            rest = set(self.before[i])
+        ops, before, found = self._ops, self.before, list[Versions]()
+        nearest = list[frozenset[int]]()  # of each op: itself if it does not name its memory, else those before it
+        for i, touches in enumerate(races.earlier_ops(ops, self._schedule.buffers)):
+            op, unknown = ops[i], set[int]().union(*(nearest[k] for k in before[i]))
+            nearest.append(frozenset(unknown if names_memory(op) else (i,)))
+            rest = () if names_memory(op) else before[i]
             while rest:
-                named = {k for k in rest if names_memory(ops[k])} - found
-                found |= named
-                rest = set().union(*(self.before[k] for k in named))
-        return {k for k in found if not _starts_chunk(ops[k], ops[i])}
-
-    def _unnamed(self, i: int) -> set[int]:
-        """Return the nearest ops before ``i`` that do not name their memory, with none of them in between."""
-        return set().union(*(self._nearest[k] for k in self.before[i]))
-
-    def _find_unnamed(self) -> list[frozenset[int]]:
-        """Return for each op itself if it does not name its memory, else the nearest ops before it that do not."""
-        found: list[frozenset[int]] = []
-        for i, op in enumerate(self._ops):
-            before = {found[k] for k in self.before[i]} if names_memory(op) else {frozenset((i,))}
-            found.append(before.pop() if len(before) == 1 else frozenset().union(*before))
-        return found
-
-    def _find_data(self) -> None:
-        """Find which ops each op needs: those whose data it reads, and all with which it shares bytes."""
-        ops, before = self._ops, self.before
-        for i, touches in enumerate(earlier_ops(ops, self._schedule.buffers)):
-            unknown = self.unknown(i)
-            reads, conflicts = set(unknown), set(unknown)
-            versions = dict[Region, frozenset[int]]()
+                named = {k for k in rest if names_memory(ops[k])} - unknown
+                unknown |= named
+                rest = frozenset().union(*(before[k] for k in named))
+            self.unknown.append({k for k in unknown if not _starts_chunk(ops[k], op)})
+            reads, conflicts, versions = set(self.unknown[i]), set(self.unknown[i]), Versions()
             for region, writes, earlier in touches:
                 conflicts.update(earlier)
                 if not writes:
@@ -374,79 +284,70 @@ class Dependences:
             for edges in (reads, conflicts):
                 edges.discard(i)
                 if self.is_racy:
-                    edges -= {k for k in edges if ops[k].stream != ops[i].stream and k not in before[i]}
+                    edges -= {k for k in edges if ops[k].stream != op.stream and k not in before[i]}
             self.reads_from.append(reads)
             self.conflicts.append(conflicts)
-            self._versions.append(versions if isinstance(ops[i], Kernel) else {})
+            found.append(versions if isinstance(op, program.Kernel) else {})
+        return found
 
     def _find_sums(self) -> set[int]:
         """Find copies back behind all kernels, beyond those whose data they are said to read: sums of all.
 
-        Of a sum that is too small to give each chunk an aligned piece some kernels write no byte. It is copied back at
-        once, behind all of them by events, or behind what others are copied back in its stream, or where some kernels
-        write nothing at all, or long after another copy back of what the same kernel has written.
+        Of a sum that is too small to give each chunk an aligned piece some kernels write no byte: of one name they
+        write more ranges and fewer.
         """
-        ops, last, found = self._ops, last_work(self._schedule), set[int]()
-        kernels = {i for i, op in enumerate(ops) if isinstance(op, Kernel)}
-        backs = Counter(op.device.buffer for op in ops if isinstance(op, Copy) and op.direction == "d2h" and op.device)
-        early = [k for k in range(max(kernels, default=0)) if stage_of(ops[k]) == COPIES_BACK]
-        has_mute = any(isinstance(op, Kernel) and op.reads and not op.writes for op in ops)
-        for i in range(max(kernels, default=last) + 1, last + 1):
-            op = ops[i]
-            if not isinstance(op, Copy) or op.direction != "d2h" or op.bytes >= ALIGN_BYTES * len(kernels):
+        ops = self._ops
+        kernels = {i: op for i, op in enumerate(ops) if isinstance(op, program.Kernel)}
+        written = Counter(name for name, _ in {(op.name, len(op.writes)) for op in kernels.values()})
+        uneven = {i for i, op in kernels.items() if written[op.name] > 1}
+        backs = {i: op.device for i, op in enumerate(ops) if isinstance(op, program.Copy) and not is_load(op)}
+        copies = Counter(region.buffer for region in backs.values() if region)
+        found = set[int]()
+        for i, region in backs.items():
+            is_small = region and region.bytes < program.ALIGN_BYTES * len(kernels) and copies[region.buffer] == 1
+            if not is_small or not self.reads_from[i] & uneven:
                 continue
-            if op.device is None or backs[op.device.buffer] > 1:
-                continue
-            awaits = self.awaits(i)
-            earlier = self.before[i] - awaits
-            follows = earlier & found or any(kernels <= _all_from(k, self.reads_from) for k in earlier)
-            is_late = any(self.reads_from[k] & self.reads_from[i] for k in early)
-            is_more = follows or has_mute or is_late or awaits - self.reads_from[i]
-            if is_more and kernels <= _all_from(i, self.before) and not kernels <= _all_from(i, self.reads_from):
+            if kernels.keys() <= _all_from(i, self.before) and not kernels.keys() <= _all_from(i, self.reads_from):
                 found.add(i)
-        for i in found:
-            self.reads_from[i] |= kernels
-            self.conflicts[i] |= kernels
+                self.reads_from[i] |= kernels.keys()
+                self.conflicts[i] |= kernels.keys()
         return found
-
-    def _hands_over(self, i: int) -> set[int]:
-        """Return the ops whose data ``i`` reads, except what kernels of other chunks read as well."""
-        shared = self.shared.get(i)
-        if shared is None:
-            return self.reads_from[i]
-        own = self.unknown(i).union(*(w for region, w in self._versions[i].items() if region not in shared))
-        return own & self.reads_from[i]
 
     def _find_chunks(self) -> list[int]:
         """Return the first op of each op's chunk: ops that hand data to each other, directly or not.
 
-        A copy back of what several chunks have written is common, unless there are more of its kind, each of others.
+        A copy back of what several chunks have written is common, unless each of several such copies is of others.
         """
-        ops = range(len(self._ops))
-        chunks = _Chunks(len(ops))
-        self.common |= self.sums
-        backs = [i for i in ops if self._gathers(i)]
-        for i in sorted(set(ops).difference(backs, self.sums)):
-            chunks.join(i, self._hands_over(i))
-        alike: dict[int, list[int]] = {}  # by of how many ops they copy back what these have written
-        for i in backs:
-            alike.setdefault(len(self.reads_from[i]), []).append(i)
-        of_chunks = self._are_of_chunks(backs, chunks)
-        for some in [backs] if of_chunks else [alike[many] for many in sorted(alike)]:
-            several = [i for i in some if len(chunks.of(self._hands_over(i))) > 1]
-            self.common.update(() if self._are_of_chunks(several, chunks) else several)
-            for i in set(some) - self.common:
-                chunks.join(i, self._hands_over(i))
-        return [chunks.root(i) for i in ops]
+        chunks, late = _Chunks(len(self._ops)), dict[int, set[int]]()  # what such copies read
+        for i, op in enumerate(self._ops):
+            handed = self.reads_from[i] - self.common
+            if stage_of(op) == COPIES_BACK and len(handed) > 1 and not self.unknown[i]:
+                late[i] = handed
+            elif i not in self.sums:
+                chunks.join(i, handed)
+        several = {i: own for i, some in late.items() if len(own := set(map(chunks.root, some))) > 1}
+        are_apart = len(several) > 1 and sum(map(len, several.values())) == len(set().union(*several.values()))
+        if not are_apart:
+            self.common.update(several)
+        for i in late.keys() - self.common:
+            chunks.join(i, late[i])
+        return [chunks.root(i) for i in range(len(self._ops))]
 
-    def _are_of_chunks(self, backs: Sequence[int], chunks: _Chunks) -> bool:
-        """Return True if each of several copies back is of other chunks than the others."""
-        return len(backs) > 1 and are_disjoint([chunks.of(self._hands_over(i)) for i in backs])
+    def _find_unnamed(self) -> set[int]:
+        """Return the ops that may use memory which they do not name.
 
-    def _gathers(self, i: int) -> bool:
-        """Return True if an op is a copy back of what several ops have written."""
-        is_back = stage_of(self._ops[i]) == COPIES_BACK and i not in self.sums
-        return is_back and len(self.reads_from[i]) > 1 and not self.unknown(i)
+        Those are the ops without memory, kernels that write none (but to sums), and kernels of two streams that an
+        event orders although they share no named bytes: they may hand over something that the program does not name.
+        """
+        ops = self._ops
+        found = {i for i, op in enumerate(ops) if not names_memory(op)}
+        found |= {i for i, op in enumerate(ops) if isinstance(op, program.Kernel) and not op.writes}
+        found -= {k for i in self.sums for k in self.reads_from[i] if names_memory(ops[k])}
+        for i, op in enumerate(ops):
+            behind = [k for k in self.awaits(i) - self.conflicts[i] if isinstance(ops[k], program.Kernel)]
+            if behind and isinstance(op, program.Kernel):
+                found.update((i, *behind))
+        return found
 
     @property
     def has_needless_order(self) -> bool:
@@ -458,12 +359,11 @@ class Dependences:
         )
 
     def _find_orders(self) -> dict[str, list[int]]:
-        ops = self._schedule.ops
-        work = [i for i, op in enumerate(ops) if is_work(op)]
+        stage = [stage_of(op) for op in self._ops]
+        work = [i for i, op in enumerate(self._ops) if is_work(op)]
         number = {root: k for k, root in enumerate(dict.fromkeys(self.chunk[i] for i in work))}
         turn = {i: number[self.chunk[i]] for i in work}
         streams = len(working_streams(self._schedule))
-        stage = [stage_of(op) for op in ops]
         keys: dict[str, Callable[[int], tuple[int, ...]]] = {
             "depth-first": lambda i: (turn[i], i),
             "breadth-first": lambda i: (stage[i], turn[i], i),
@@ -480,82 +380,93 @@ class Dependences:
                     found[name] = order
         return found
 
-    def reordered(self, schedule: Schedule, order: str, holds: bool) -> Schedule:
+    def reordered(
+        self, schedule: program.Schedule, order: str | None, holds: bool, edges: Edges | None = None
+    ) -> program.Schedule:
         """Return ``schedule``, which may differ from this one in single ops, in one of the ``orders``, in its streams.
 
-        ``holds``: synchronisations stay; what the host waits for stays before what it issues then.
+        ``holds``: synchronisations stay; what the host waits for stays before what it issues then. ``edges``: what each
+        op must come after; None: what it shares bytes with, and what events put before it.
         """
         streams = {i: op.stream or 0 for i, op in enumerate(schedule.ops)}
-        sequence = self.sequence(order, holds)
-        ops = [schedule.ops[i] for i in sequence]
-        return issued(schedule, ops, sequence, streams, schedule.streams, self.edges, self.awaited)
+        if edges is None:
+            edges = [conflicts | self.awaits(i) for i, conflicts in enumerate(self.conflicts)]
+        return issued(schedule, self.sequence(order, holds), streams, schedule.streams, edges, self.awaited)
 
-    def unordered(self, schedule: Schedule, order: str | None, holds: bool, most: int) -> Schedule:
-        """Return ``schedule`` ordered by data only, as if no buffer were used twice, in at most ``most`` streams."""
-        sequence = self.sequence(order, holds)
-        ops = [schedule.ops[i] for i in sequence]
-        works = (i for i, op in zip(sequence, ops, strict=True) if is_work(op))
-        streams, kinds = new_streams(schedule, works, self.reads_from, most)
-        return issued(schedule, ops, sequence, streams, kinds, self.reads_from, self.awaited)
+    def unordered(self, schedule: program.Schedule, order: str | None, holds: bool, most: int) -> program.Schedule:
+        """Return ``schedule`` ordered by data only, as if no buffer were used twice, in at most ``most`` streams.
+
+        An op comes behind one that it reads from, else into a new stream, else into that used longest ago. Ops of the
+        legacy default stream stay in it, unless all are there, and those of blocking streams in blocking ones.
+        """
+        sequence, stays = self.sequence(order, holds), {program.LEGACY_STREAM} < working_streams(schedule)
+        streams, kinds = dict[int, int](), list[program.StreamKind]()
+        tail: dict[int, int] = {}  # by new stream its last op; the one used longest ago first
+        for i in (i for i in sequence if is_work(schedule.ops[i])):
+            old = schedule.ops[i].stream
+            kind = schedule.streams[old - 1] if old else NON_BLOCKING[0]
+            own = [stream for stream in tail if stream and kinds[stream - 1] == kind]
+            behind = [stream for stream in own if tail[stream] in self.reads_from[i]]
+            if stays and not old:
+                stream = program.LEGACY_STREAM
+            elif behind:
+                stream = behind[-1]
+            elif own and len(kinds) >= most:
+                stream = own[0]
+            else:
+                kinds.append(kind)
+                stream = len(kinds)
+            tail.pop(stream, None)
+            tail[stream], streams[i] = i, stream
+        return issued(schedule, sequence, streams, tuple(kinds), self.reads_from, self.awaited)
 
     def sequence(self, order: str | None, holds: bool) -> list[int]:
         """Return the copies, kernels and (if the host ``holds``) synchronisations in an order of issue.
 
         Nothing passes what the host does between its calls: its data may come from there.
         """
-        ops = self._schedule.ops
-        place = {i: k for k, i in enumerate(self.orders[order])} if order else {i: i for i in range(len(ops))}
+        ops = self._ops[: last_work(self._schedule) + 1]
+        place = {i: k for k, i in enumerate(self.orders[order] if order else range(len(ops)))}
         stretch, found = list[int](), list[int]()
-        for i, op in enumerate(ops[: self.last + 1]):
+        for i, op in enumerate(ops):
             if is_work(op):
                 stretch.append(i)
-            elif isinstance(op, HostWork | WaitThread) or (holds and isinstance(op, Synchronize)):
+            elif isinstance(op, program.HostWork | program.WaitThread) or (
+                holds and isinstance(op, program.Synchronize)
+            ):
                 found += (*sorted(stretch, key=place.__getitem__), i)
                 stretch = []
         return found + sorted(stretch, key=place.__getitem__)
 
 
-def _unnamed(ops: Sequence[Op], needs: Dependences) -> set[int]:
-    """Return the ops that may use memory which they do not name.
-
-    Those are the ops without memory, kernels that write none (but to sums), and kernels of two streams that an event
-    orders although they share no named bytes: they may hand over something that the program does not name.
-    """
-    found = {i for i, op in enumerate(ops) if not names_memory(op) or (isinstance(op, Kernel) and not op.writes)}
-    found -= {k for i in needs.sums for k in needs.reads_from[i] if names_memory(ops[k])}
-    for i, op in enumerate(ops):
-        behind = [k for k in needs.awaits(i) - needs.conflicts[i] if isinstance(ops[k], Kernel)]
-        if behind and isinstance(op, Kernel):
-            found.update((i, *behind))
-    return found
-
-
 MOST_REPAIRS = 4  # of a changed schedule
 
 
-@remembered
-def is_racy(schedule: Schedule) -> bool:
+def _races(schedule: program.Schedule) -> list[races.Finding]:
+    """Return the races of a schedule. It has none if no two ops are seen to share bytes, of which one writes them."""
+    found = races.earlier_ops(schedule.ops, schedule.buffers)
+    if not any(earlier for touches in found for _, _, earlier in touches):
+        return []
+    return [finding for finding in races.check(schedule) if finding.rule == "race"]
+
+
+@program.remembered
+def is_racy(schedule: program.Schedule) -> bool:
     """Return True if the schedule has races."""
-    return _shares_bytes(schedule) and any(finding.rule == "race" for finding in check(schedule))
+    return bool(_races(schedule))
 
 
-def _shares_bytes(schedule: Schedule) -> bool:
-    """Return True if two ops are seen to use the same bytes, of which one writes them."""
-    found = earlier_ops(schedule.ops, schedule.buffers)
-    return any(earlier for touches in found for _, _, earlier in touches)
-
-
-def still_ordered(before: Schedule, after: Schedule) -> Schedule:
+def still_ordered(before: program.Schedule, after: program.Schedule) -> program.Schedule:
     """Return ``after`` with waits for events where it has lost an order that its data needs.
 
     If ``before`` has races, ``after`` is returned unchanged. A wait may move what others wait for, so that repairs are
     repeated. Raises InputError if races are left.
     """
-    if after is before or not _shares_bytes(after) or is_racy(before):
+    if after is before or is_racy(before):
         return after
     for _ in range(MOST_REPAIRS):
-        races = [finding for finding in check(after) if finding.rule == "race"]
-        if not races:
+        found = _races(after)
+        if not found:
             return after
-        after = repaired(after, races)
+        after = races.repaired(after, found)
     raise InputError("ops: the order that the data needs cannot be kept by waits for events")

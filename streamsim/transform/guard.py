@@ -10,18 +10,19 @@ earlier step may still use.
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cache, cached_property
+from contextlib import suppress
+from functools import cache
 from itertools import product
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from streamsim import program
 from streamsim.errors import InputError
-from streamsim.program import LEGACY_STREAM, Copy, Kernel, Op, Region, Schedule, Synchronize, WaitThread, remembered
 from streamsim.races import HappensBefore, earlier_ops
-from streamsim.transform.chunks import is_by_steps, steps_of
 from streamsim.transform.dependences import dependences_of
-from streamsim.transform.work import NON_BLOCKING, Work, is_load, is_work, working_streams
+from streamsim.transform.steps import is_by_steps, steps_of
+from streamsim.transform.work import NON_BLOCKING, CardOp, Work, is_load, is_work, working_streams
 
 INDEPENDENT = "your steps are independent"
 ORDERS_NO_STREAMS = "no stream needs the host's wait for another stream"
@@ -44,48 +45,41 @@ def lost_orders(was: Work, made: Work) -> list[Lost]:
     if was.pipeline is not None or made.first is None or made.schedule is was.schedule:
         return []
     required = _required(made.first)
-    now = _Kept(made)
+    if not required:
+        return []
+    now, then = _Kept(made, made.first), _Kept(was, was.first) if was.first else None
     lost = [Lost(*pair, conditions) for pair, conditions in required.items() if not now.keeps(*pair)]
-    if not lost or was.first is None:
-        return lost
-    then = _Kept(was)
-    return [one for one in lost if then.keeps(one.earlier, one.later)]
+    return [one for one in lost if then is None or then.keeps(one.earlier, one.later)]
 
 
-@remembered
-def _order(schedule: Schedule, holds: bool = True) -> HappensBefore:
+@program.remembered
+def _order(schedule: program.Schedule, holds: bool = True) -> HappensBefore:
     """Return which copies and kernels of a schedule have ended when another one starts. ``holds``: the host waits."""
     order, pageable = HappensBefore(schedule), schedule.pageable_names
     for i, op in enumerate(schedule.ops):
-        if isinstance(op, Copy | Kernel):
+        if isinstance(op, CardOp):
             order.start(i, op.stream, order.now(op.stream, op.thread))
-            if holds and isinstance(op, Copy) and op.is_done_on_return(pageable):
+            if holds and isinstance(op, program.Copy) and op.is_done_on_return(pageable):
                 order.host_learns(op.thread, order.ended(i))
-        elif holds or not isinstance(op, Synchronize | WaitThread):
+        elif holds or not isinstance(op, program.Synchronize | program.WaitThread):
             order.call(op)
     return order
 
 
 class _Kept:
-    """Which orders of the first program a changed one keeps."""
+    """Which orders of the ``first`` program a changed one keeps."""
 
-    def __init__(self, work: Work) -> None:
-        assert work.first is not None
-        self._schedule, self._steps = work.schedule, _steps(work.first)
-        self._stream_of = [op.stream or 0 for op in work.schedule.ops]
+    def __init__(self, work: Work, first: program.Schedule) -> None:
+        self._order, self._steps = _order(work.schedule), _steps(first)
         self._images = defaultdict[int, list[int]](list)  # by op of the first program those that do it
         works = (i for i, op in enumerate(work.schedule.ops) if is_work(op))
         for i, origins in zip(works, work.origins, strict=True):
             for origin in origins:
                 self._images[origin].append(i)
 
-    @cached_property
-    def _order(self) -> HappensBefore:
-        return _order(self._schedule)
-
     def keeps(self, earlier: int, later: int) -> bool:
         """Return True if ``later`` starts when ``earlier`` has ended; in a step cut in pieces, each behind its own."""
-        before, after, stream_of = self._images[earlier], self._images[later], self._stream_of
+        before, after, stream_of = self._images[earlier], self._images[later], self._order.stream_of
         is_one = self._steps[earlier] == self._steps[later]
         pairs: Iterable[Pair]
         if len(before) == len(after) and (is_one or len(after) == 1):
@@ -93,16 +87,13 @@ class _Kept:
         else:  # of a stream the last one has ended last, and the first one starts first
             last = {stream_of[k]: k for k in before}.values()
             pairs = product(last, {stream_of[i]: i for i in reversed(after)}.values())
-        for k, i in pairs:
-            if k == i and is_one:  # what is kept on the card is copied by no op of its own
-                continue
-            if i <= k or (stream_of[k] != stream_of[i] and self._order.last_before(i, stream_of[k]) < k):
-                return False
-        return True
+        # what is kept on the card is copied by no op of its own
+        pairs = ((k, i) for k, i in pairs if k != i or not is_one)
+        return all(k < i and self._order.last_before(i, stream_of[k]) >= k for k, i in pairs)
 
 
-@remembered
-def _required(schedule: Schedule) -> dict[Pair, tuple[str, ...]]:
+@program.remembered
+def _required(schedule: program.Schedule) -> dict[Pair, tuple[str, ...]]:
     """Return pairs of ops whose orders bring about all that a change may not lose, and the conditions of each."""
     needs = dependences_of(schedule)
     if not needs.unnamed and not needs.is_racy:
@@ -117,7 +108,7 @@ def _required(schedule: Schedule) -> dict[Pair, tuple[str, ...]]:
         }
 
     plain = schedule  # with a legacy stream that waits for no other
-    if any(op.stream == LEGACY_STREAM for op in schedule.ops):
+    if any(op.stream == program.LEGACY_STREAM for op in schedule.ops):
         plain = replace(schedule, streams=NON_BLOCKING * len(schedule.streams))
     streams, everything = _order(plain, holds=False), _order(schedule)
     found: dict[Pair, tuple[str, ...]] = {}
@@ -136,7 +127,7 @@ def _required(schedule: Schedule) -> dict[Pair, tuple[str, ...]]:
     return found
 
 
-def _pairs(ops: Sequence[Op], order: HappensBefore, unnamed: set[int], groups: Sequence[int]) -> Iterator[Pair]:
+def _pairs(ops: Sequence[program.Op], order: HappensBefore, unnamed: set[int], groups: Sequence[int]) -> Iterator[Pair]:
     """Yield pairs of ordered ops of a group, one of them unnamed, from which the order of all such pairs follows.
 
     An op need not be compared with what an unnamed op before it in its stream comes behind, nor with what an unnamed op
@@ -162,27 +153,24 @@ def _pairs(ops: Sequence[Op], order: HappensBefore, unnamed: set[int], groups: S
             line.append(later)
 
 
-@remembered
-def _steps(schedule: Schedule) -> list[int]:
-    """Return the step of each op, or its chunk where the data shows chunks."""
-    needs = dependences_of(schedule)
-    try:
-        if not is_by_steps(schedule):
-            return needs.chunk
-    except InputError:  # neither shows
-        return needs.chunk
-    begins = [step.start for step in steps_of(schedule)]
-    return [max(0, bisect_right(begins, i) - 1) for i in range(len(schedule.ops))]
+@program.remembered
+def _steps(schedule: program.Schedule) -> list[int]:
+    """Return the step of each op, or its chunk where the data shows chunks, or neither shows."""
+    with suppress(InputError):
+        if is_by_steps(schedule):
+            begins = [step.start for step in steps_of(schedule)]
+            return [max(0, bisect_right(begins, i) - 1) for i in range(len(schedule.ops))]
+    return dependences_of(schedule).chunk
 
 
-def _with_copied(ops: Sequence[Op], steps: Sequence[int], unnamed: set[int]) -> Iterator[Op]:
+def _with_copied(ops: Sequence[program.Op], steps: Sequence[int], unnamed: set[int]) -> Iterator[program.Op]:
     """Yield the ops. Unnamed kernels read what their step copies to the card, and write what it copies back."""
-    copied: dict[tuple[int, str], dict[Region, None]] = {}
+    copied: dict[tuple[int, str], dict[program.Region, None]] = {}
     for op, step in zip(ops, steps, strict=True):
-        if isinstance(op, Copy) and op.device is not None:
+        if isinstance(op, program.Copy) and op.device is not None:
             copied.setdefault((step, op.direction), {})[op.device] = None
     for i, (op, step) in enumerate(zip(ops, steps, strict=True)):
-        if isinstance(op, Kernel) and i in unnamed:
+        if isinstance(op, program.Kernel) and i in unnamed:
             reads, writes = copied.get((step, "h2d"), ()), copied.get((step, "d2h"), ())
             op = replace(op, reads=(*op.reads, *reads), writes=(*op.writes, *writes))
         yield op

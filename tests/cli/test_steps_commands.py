@@ -40,7 +40,7 @@ def test_whatif_writes_the_pipeline_with_the_changes(
     options: list[str], config: program.Config, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["whatif", "p.json", *options, "--as", "pytorch", "-o", "pipeline.py"]) == 0
-    workload = repeated_step(program.read_schedule("p.json")).workload
+    workload = repeated_step(program.read_schedule("p.json"))[0]
     assert (sum(workload.input_bytes), sum(workload.output_bytes)) == (32 * MIB, 32 * MIB)
     written = code_of(workload, config, "pytorch")
     assert Path("pipeline.py").read_text() == written

@@ -20,7 +20,6 @@ ROOMS = (
     "report",
     "recorded",
     "diagnosis",
-    "training",
     "search",
     "advice",
     "analysis",

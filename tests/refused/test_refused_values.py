@@ -140,7 +140,7 @@ NO_SPREAD = "device 'ideal': its profile has no spread...; calibrate the card wi
 ADVICE: Refused = [
     (lambda: steps_of(plan(h2d(1, 4), kernel(1, 4), kernel(1, 4))), "...no step is repeated"),
     (lambda: steps_of(plan(*NOBODY_WAITS)), "...in step 1 nobody waits for thread 1"),
-    (lambda: in_pieces(TWO_STEPS, 11), "...a copy of 10 bytes cannot be cut into 11 pieces"),
+    (lambda: in_pieces(TWO_STEPS, 11), "...of 10 bytes or elements cannot be cut into 11 pieces; give fewer"),
     (
         lambda: what_if(OVERWRITTEN, DEVICE, [change.order("breadth-first")]),
         "...cannot be issued breadth-first: its data needs another order",

@@ -101,9 +101,9 @@ def test_memory_and_launch_are_the_schedules() -> None:
     region = program.Region("host", 0, 64)
     step = program.Copy("h2d", 64, 1, region), kernel(1, 10), d2h(1, 64)
     pageable = plan(*step * 2, streams=1, buffers=(program.Buffer("host", 64, "pageable"),))
-    assert repeated_step(pageable).config.memory == "pageable"
-    assert repeated_step(loop(3)).config.memory == "pinned"
-    assert repeated_step(make.graph().make(Work(loop(3), make_device())).schedule).config.launch == "graph"
+    assert repeated_step(pageable)[1].memory == "pageable"
+    assert repeated_step(loop(3))[1].memory == "pinned"
+    assert repeated_step(make.graph().make(Work(loop(3), make_device())).schedule)[1].launch == "graph"
 
 
 STEP = h2d(1, 64), kernel(1, 10), d2h(1, 64)
@@ -156,6 +156,6 @@ def test_a_step_that_is_cut_has_its_hosts_work_once(pieces: int) -> None:
     steps: list[list[program.Op]] = [[program.HostWork(6e-3), *step], [*step, program.HostWork(6e-3)]]
     for ops in steps:
         cut, _ = in_pieces(plan(*ops * 3, streams=1), pieces)
-        assert repeated_step(cut).workload.host_work_s == pytest.approx(6e-3 / pieces)
+        assert repeated_step(cut)[0].host_work_s == pytest.approx(6e-3 / pieces)
     named = plan(*(program.HostWork(2e-6, "load a batch"), *step) * 3, streams=1)
-    assert repeated_step(named).workload.host_work_s == pytest.approx(2e-6)
+    assert repeated_step(named)[0].host_work_s == pytest.approx(2e-6)

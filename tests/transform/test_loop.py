@@ -13,8 +13,7 @@ from streamsim.errors import InputError
 from streamsim.model import simulate
 from streamsim.program import Copy, Kernel, Loop, Synchronize
 from streamsim.races import check
-from streamsim.training import loop_of, waits_for
-from streamsim.transform import LoopSource, enough_workers
+from streamsim.transform import LoopSource, enough_workers, loop_of, waits_for
 
 MS = 1e-3
 
