@@ -30,10 +30,9 @@ from msgspec.structs import replace
 
 from streamsim.device.profile import RETIRED, Device, with_values
 from streamsim.device.tables import CALLS, DIRECTIONS, IN_LOOPS, TIMES, FrontEnd
-from streamsim.errors import InputError, Notice, one_line, shown
-from streamsim.files import parse_toml, read_bytes
+from streamsim.errors import InputError, Notice, shown
+from streamsim.files import parse_toml, toml_of
 from streamsim.program import Layers, LoopFile, ScheduleFile, WorkloadFile, WorkloadKernel
-from streamsim.text import LARGEST_TOML_BYTES
 
 COMPILED = "cuda-c++"  # the front end of compiled programs; without it, a profile uses its bare calls
 SEPARATOR = ":"  # between the name of a device and that of a front end
@@ -85,7 +84,7 @@ class _Assumed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @cache
 def _assumed() -> _Assumed:
-    return parse_toml((SHIPPED / "assumed.toml").read_bytes(), _Assumed, "assumed", "assumed.toml")
+    return parse_toml((SHIPPED / "assumed.toml").read_bytes(), "assumed.toml", _Assumed, "assumed")
 
 
 def device_names() -> list[str]:
@@ -105,12 +104,12 @@ def digest_of(device: Device) -> str:
 
 def read_device(path: str | os.PathLike[str]) -> Device:
     """Read the device profile in a TOML file. Raises InputError naming the file, the field and the value."""
-    return parse_device(read_bytes(path, LARGEST_TOML_BYTES), one_line(str(path)))
+    return parse_device(*toml_of(path))
 
 
 def parse_device(text: str | bytes, where: str = "device") -> Device:
     """Return the profile in the TOML ``text``. Raises InputError whose message begins with ``where``."""
-    return parse_toml(text, Device, "device", where, prepared=without_retired)
+    return parse_toml(text, where, Device, "device", prepared=without_retired)
 
 
 def without_retired(profile: dict[str, Any]) -> dict[str, Any]:

@@ -145,30 +145,16 @@ def _beside(target: Path) -> Iterator[BinaryIO]:
 # Documents
 
 
-def read_table(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Return the plain table in a TOML file of a sweep's options. Raises InputError naming the file."""
-    data = read_bytes(path, LARGEST_TOML_BYTES)
-    if mistaken := mistaken_for("sweep", data):
-        raise InputError(f"{path}: {mistaken}")
-    return parse_toml(data, dict, "sweep", str(path))
-
-
-def read_toml(
-    path: str | os.PathLike[str],
-    kind: type[Value],
-    name: str,
-    parsers: Parsers | None = None,
-    prepared: Callable[[dict[str, Any]], dict[str, Any]] = dict,
-) -> Value:
-    """Return the value of type ``kind`` in a TOML file; see :func:`parse_toml`. Raises InputError naming the file."""
-    return parse_toml(read_bytes(path, LARGEST_TOML_BYTES), kind, name, one_line(str(path)), parsers, prepared)
+def toml_of(path: str | os.PathLike[str]) -> tuple[bytes, str]:
+    """Return the content of a TOML file, and its name in messages: the first arguments of :func:`parse_toml`."""
+    return read_bytes(path, LARGEST_TOML_BYTES), one_line(str(path))
 
 
 def parse_toml(
     text: str | bytes,
+    where: str,
     kind: type[Value],
     name: str,
-    where: str,
     parsers: Parsers | None = None,
     prepared: Callable[[dict[str, Any]], dict[str, Any]] = dict,
 ) -> Value:

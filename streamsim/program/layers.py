@@ -12,7 +12,7 @@ from typing import Annotated, Literal, NamedTuple
 from msgspec.structs import replace
 
 from streamsim import errors
-from streamsim.files import parse_toml, read_toml
+from streamsim.files import parse_toml, toml_of
 from streamsim.program.builder import Program, Stream
 from streamsim.program.patterns import HostMemory
 from streamsim.program.schedule import Kernel, MemoryKind, Region, Schedule
@@ -158,12 +158,12 @@ class Layers(errors.Checked, frozen=True, omit_defaults=True):
 
 def read_layers(path: str | os.PathLike[str]) -> Layers:
     """Return the layers in a TOML file. Raises InputError naming the file, the field and the value."""
-    return read_toml(path, Layers, "layers", OF_KERNELS)
+    return parse_layers(*toml_of(path))
 
 
 def parse_layers(text: str | bytes, where: str = "layers") -> Layers:
     """Return the layers in the TOML ``text``. Raises InputError that begins with ``where``."""
-    return parse_toml(text, Layers, "layers", where, OF_KERNELS)
+    return parse_toml(text, where, Layers, "layers", OF_KERNELS)
 
 
 # Layers that do not all fit on the card: some stay there, the others are copied to it ahead of their turn.

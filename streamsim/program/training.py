@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from streamsim.errors import Bytes, Checked, InputError, KernelTime, Limits, shown
-from streamsim.files import Parsers, read_toml
+from streamsim.files import Parsers, parse_toml, toml_of
 from streamsim.program import schedule as calls
 from streamsim.program.schedule import Schedule
 from streamsim.text import parse_bytes, parse_count, parse_seconds
@@ -211,4 +211,4 @@ def read_loop_file(path: str | os.PathLike[str]) -> LoopFile:
         sample = table.get("sample")
         return {**table, "sample": [sample]} if isinstance(sample, str) else table
 
-    return read_toml(path, LoopFile, "loop", _PARSERS, listed)
+    return parse_toml(*toml_of(path), LoopFile, "loop", _PARSERS, listed)

@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 import msgspec
 
 from streamsim import errors
-from streamsim.files import Parsers, converted, parse_toml, read_bytes, read_toml
+from streamsim.files import Parsers, converted, parse_toml, read_bytes, toml_of
 from streamsim.program.schedule import Kernel
 from streamsim.text import (
     LARGEST_TOML_BYTES,
@@ -514,7 +514,7 @@ _PARSERS: Parsers = {**dict.fromkeys(ARRAYS, partial(parse_bytes, least=0)), **O
 
 def read_workload(path: str | os.PathLike[str]) -> Workload:
     """Return the workload in a TOML file. Raises InputError naming the file, the field and the value."""
-    return read_toml(path, Workload, "workload", _PARSERS, _without_plan)
+    return parse_workload(*toml_of(path))
 
 
 def read_plan(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -534,7 +534,7 @@ def read_plan(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 def parse_workload(text: str | bytes, where: str = "workload") -> Workload:
     """Return the workload in the TOML ``text``. Raises InputError that begins with ``where``."""
-    return parse_toml(text, Workload, "workload", where, _PARSERS, _without_plan)
+    return parse_toml(text, where, Workload, "workload", _PARSERS, _without_plan)
 
 
 def _without_plan(table: dict[str, Any]) -> dict[str, Any]:

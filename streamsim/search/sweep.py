@@ -49,15 +49,15 @@ from streamsim.device import (
     with_memory_limit,
     written_in,
 )
-from streamsim.files import file_error, read_bytes, read_table
+from streamsim.files import file_error, parse_toml, toml_of
 from streamsim.rules import TICKS_PER_S
 from streamsim.search.grid import evaluate_ticks, is_fast, serial_ticks
 from streamsim.text import (
     ALL,
-    LARGEST_TOML_BYTES,
     chosen,
     expand,
     kind_of,
+    mistaken_for,
     parse_buffers,
     parse_bytes,
     parse_count,
@@ -538,9 +538,13 @@ NAMES = ("workload", *OF_THE_DEVICE, *ARRAYS, *ONCE, "elements", *HOST, *CONFIG_
 
 def read_asked(path: str | os.PathLike[str]) -> Asked:
     """Return the texts in a sweep's or a workload's file. Raises InputError naming the file, the name and the value."""
-    if kind_of(read_bytes(path, LARGEST_TOML_BYTES)) == "workload":
+    data, where = toml_of(path)
+    if kind_of(data) == "workload":
         return {"workload": [str(path)]}
-    asked = {name: _asked(name, value, f"{path}: ") for name, value in read_table(path).items()}
+    if mistaken := mistaken_for("sweep", data):
+        raise errors.InputError(f"{where}: {mistaken}")
+    texts = parse_toml(data, where, dict, "sweep")
+    asked = {name: _asked(name, value, f"{where}: ") for name, value in texts.items()}
     if "workload" in asked:  # beside the file that names it
         asked["workload"] = [str(Path(path).parent / asked["workload"][0])]
     return asked
