@@ -14,6 +14,7 @@ from streamsim.errors import InputError
 from streamsim.program import (
     ALIGN_BYTES,
     PREFETCH_BUFFERS,
+    STAGES,
     Config,
     Direction,
     Workload,
@@ -79,7 +80,7 @@ class LoopPlan(Plan):
         self._work = " + ".join([*each, *share])  # of the host, before it issues a chunk: seconds
         self._loop, self._is_blocking = config.loop(workload), config.issued.is_blocking
         self._others = "" if self._is_blocking or self._loop.roles else "streams"  # over which chunks take turns
-        recorded = {step.event for step in self._loop.steps if isinstance(step, patterns.RecordStep)}
+        recorded = {step.event for step in self._loop.steps if step.does == "record"}
         self.events = {name: "chunks" for name in self._loop.events if name in recorded}
         if self._tables and self._others:
             self.events["loaded_once"] = ""
@@ -156,7 +157,7 @@ class LoopPlan(Plan):
 
     def steps(self, to: StepWriter) -> list[str]:
         """Return all calls, in order."""
-        used = {step.stream for step in self._loop.steps if not isinstance(step, patterns.Prepare)}
+        used = {step.stream for step in self._loop.steps if step.does != "prepare"}
         used |= {0, *self._loop.ends[: bool(self._once)]}
         roles = [to.say("let", name=role, value=f"stream[{k}]") for k, role in enumerate(self._loop.roles) if k in used]
         passes = [line for bodies in self._loop.passes for line in self._pass(to, bodies)]
@@ -180,32 +181,28 @@ class LoopPlan(Plan):
 
     def _body(self, to: StepWriter, steps: Sequence[patterns.Step], chunk: str) -> list[str]:
         lines: list[str] = []
-        for number, some in groupby(steps, lambda step: step.stream if isinstance(step, patterns.Issue) else None):
+        for number, some in groupby(steps, lambda step: step.stream if step.does in STAGES else None):
             if number is None:
                 lines += [line for step in some for line in self._call(to, step, chunk)]
                 continue
-            stream, stages = self._stream(number), [step.stage for step in some if isinstance(step, patterns.Issue)]
-            lines += to.within(stream, [line for stage in stages for line in self._stage(to, stage, stream, chunk)])
+            stream = self._stream(number)
+            lines += to.within(stream, [line for step in some for line in self._stage(to, step.does, stream, chunk)])
         return lines
 
     def _call(self, to: StepWriter, step: patterns.Step, chunk: str) -> list[str]:
         """Return the call of a step that is no copy and no kernel; it may be under a condition, or none."""
-        conditions: list[str] = []
-        if isinstance(step, patterns.WaitStep | patterns.RecordStep) and step.between_streams:
-            conditions.append("hands_over")
-        match step:
-            case patterns.WaitStep(event, number, before):
-                earlier = f"{chunk} - {before}" if before else chunk
-                conditions += [f"{chunk} >= {before}"] if before else []
-                call = to.say("wait", event=f"{event}[{earlier}]", stream=self._stream(number))
-            case patterns.RecordStep(event, number, awaited):
-                conditions += [f"{chunk} + {awaited} < chunks"] if awaited else []
-                call = to.say("record", event=f"{event}[{chunk}]", stream=self._stream(number))
-            case _:
-                return [to.say("host work", seconds=self._work)] if self._work else []
-        return to.when(conditions, [call])
+        if step.does == "prepare":
+            return [to.say("host work", seconds=self._work)] if self._work else []
+        stream, distance = self._stream(step.stream), step.distance
+        conditions = ["hands_over"] if step.between_streams else []
+        if step.does == "wait":
+            earlier = f"{chunk} - {distance}" if distance else chunk
+            conditions += [f"{chunk} >= {distance}"] if distance else []
+            return to.when(conditions, [to.say("wait", event=f"{step.event}[{earlier}]", stream=stream)])
+        conditions += [f"{chunk} + {distance} < chunks"] if distance else []
+        return to.when(conditions, [to.say("record", event=f"{step.event}[{chunk}]", stream=stream)])
 
-    def _stage(self, to: StepWriter, stage: patterns.Stage, stream: str, chunk: str) -> list[str]:
+    def _stage(self, to: StepWriter, stage: str, stream: str, chunk: str) -> list[str]:
         """Return the calls of a stage of a chunk."""
         if stage == "run":
             pieces = dict.fromkeys(self._on_card(a, chunk) for a in (*self._sources, *self._tables, *self._targets))

@@ -26,7 +26,7 @@ from streamsim.compiled import loop as twin
 from streamsim.compiled.loop import BUFFERS, COMPUTE, ENGINES, NONE, NOT_YET, QUEUES, Array, inlined, run_loop, uintp
 from streamsim.device import Device
 from streamsim.lowering import ChunkCosts, OpCost, call_ticks, lower, surcharges_of
-from streamsim.program import ChunkLoop, Config, Issue, Launch, Order, Prepare, RecordStep, Workload
+from streamsim.program import ChunkLoop, Config, Launch, Order, Step, Workload
 from streamsim.rules import KERNEL, KINDS, MANY, NEVER, NO_STREAM, NOBODY, NOTHING, ticks
 
 # The loops of all issue orders, as tables
@@ -38,6 +38,7 @@ Jobs = tuple[int, int, int, int, int]
 Row = tuple[int, ...]
 
 PREPARE, ISSUE, RECORD, WAIT, OPEN, JOIN = range(6)
+DOES = {"prepare": PREPARE, "record": RECORD, "wait": WAIT}
 
 
 class LoopTables(NamedTuple):
@@ -88,13 +89,11 @@ def _passes(loop: ChunkLoop, jobs: Jobs) -> Iterator[tuple[list[tuple[list[Row],
         yield [([*joins, _row(ISSUE, stream, once_in, once_in + once_out)], False)], True, False
 
 
-def _step(step: Any, loop: ChunkLoop, jobs: Mapping[Any, tuple[int, int]]) -> Row:
-    if isinstance(step, Prepare):
-        return _row(PREPARE)
-    if isinstance(step, Issue):
-        return _row(ISSUE, step.stream, *jobs[step.stage])
-    does, distance = (RECORD, step.awaited) if isinstance(step, RecordStep) else (WAIT, step.before)
-    return _row(does, step.stream, 0, 0, loop.events.index(step.event), distance, step.between_streams)
+def _step(step: Step, loop: ChunkLoop, jobs: Mapping[Any, tuple[int, int]]) -> Row:
+    if step.does in jobs:
+        return _row(ISSUE, step.stream, *jobs[step.does])
+    event = loop.events.index(step.event) if step.event else 0
+    return _row(DOES[step.does], step.stream, 0, 0, event, step.distance, step.between_streams)
 
 
 def _row(
@@ -515,7 +514,7 @@ class _CostTable:
         first_run = self._runs.add(list(zip(*columns, strict=True)))
         copies = any(self.jobs[3:]) or any(any(part.inputs + part.outputs) for part in parts)
         dearer = surcharges_of(launch, self.device, copies, self.jobs[1] > 0)
-        used = {step.stream for step in loop.steps if isinstance(step, Issue)}
+        used = {step.stream for step in loop.steps if step.does in program.STAGES}
         streams = len(used) if loop.roles else program.useful_streams(config.order, chunks)
         passes = self.passes.of_loop[config.order, config.buffers is not None]
         issued = bool(loop.roles), launch == "graph", chunks, streams, config.slots or 0, *passes

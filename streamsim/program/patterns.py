@@ -37,57 +37,32 @@ TURN = -1  # in place of a stream: stream i mod S for chunk i
 PREFETCH_BUFFERS = 2  # default: one for this chunk, one for the next
 
 
-class Prepare(NamedTuple):
-    """The host's own work before it issues the chunk."""
+class Step(NamedTuple):
+    """The calls of one kind for a chunk.
 
-
-class Issue(NamedTuple):
-    """The calls for the chunk's copies in, its kernels, or its copies out."""
-
-    stage: Stage
-    stream: int = TURN
-
-
-class RecordStep(NamedTuple):
-    """The record of the chunk's event in a stream.
-
-    - ``awaited``: the distance to the later chunk that waits for the event. If there is no such chunk, the event is not
-      recorded. 0: the chunk itself waits, so the event is always recorded.
-    - ``between_streams``: the event is not recorded if both chunks are in one stream.
+    - ``does``: a stage: the chunk's copies in, its kernels, or its copies out. "prepare": the host's own work before it
+      issues the chunk. "record": the record of the chunk's event. "wait": the stream waits for the event of an earlier
+      chunk, if the event was recorded.
+    - ``distance``: from a chunk that records to the later chunk that waits, or from one that waits to the earlier
+      chunk. If there is no such later chunk, the event is not recorded. 0: the chunk itself.
+    - ``between_streams``: there is no record and no wait if both chunks are in one stream.
     """
 
-    event: str
+    does: Stage | Literal["prepare", "record", "wait"]
     stream: int = TURN
-    awaited: Distance = 0
+    event: str = ""
+    distance: Distance = 0
     between_streams: bool = False
-
-
-class WaitStep(NamedTuple):
-    """The wait of a stream for the event of an earlier chunk, if the event was recorded.
-
-    - ``before``: the distance to the earlier chunk.
-    - ``between_streams``: the stream does not wait if both chunks are in one stream.
-    """
-
-    event: str
-    stream: int = TURN
-    before: Distance = 0
-    between_streams: bool = False
-
-
-Step = Prepare | Issue | RecordStep | WaitStep
 
 
 class Body(NamedTuple):
     """The calls for one chunk, in one round.
 
-    - ``follows``: the calls are made in the round of the next chunk, if the buffers have room for both chunks.
-    - ``needs_output``: the body is left out for a chunk without copies back.
+    ``follows``: the calls are made in the round of the next chunk, if the buffers have room for both chunks.
     """
 
     steps: tuple[Step, ...]
     follows: bool = False
-    needs_output: bool = False
 
 
 Pass = tuple[Body, ...]
@@ -132,50 +107,45 @@ class IssueOrder(NamedTuple):
     keeps_order: bool = False
 
 
+PREPARE = Step("prepare")
+
+
 def _pass(*steps: Step) -> Pass:
     return (Body(steps),)
 
 
 def _by_chunk(stages: Stages) -> ChunkLoop:
-    return ChunkLoop((_pass(Prepare(), *map(Issue, stages)),))
+    return ChunkLoop((_pass(PREPARE, *map(Step, stages)),))
 
 
 def _by_stage(stages: Stages) -> ChunkLoop:
-    passes = [_pass(Issue(stage)) for stage in stages[1:]]
-    return ChunkLoop((*(_pass(Prepare(), Issue(stage)) for stage in stages[:1]), *passes))
+    passes = [_pass(Step(stage)) if k else _pass(PREPARE, Step(stage)) for k, stage in enumerate(stages)]
+    return ChunkLoop(tuple(passes))
 
 
 def _ring(stages: Stages) -> ChunkLoop:
-    wait = WaitStep("done", before="buffers", between_streams=True)
-    record = RecordStep("done", awaited="buffers", between_streams=True)
-    return ChunkLoop((_pass(Prepare(), wait, *map(Issue, stages), record),), ("done",))
+    wait, record = (Step(does, TURN, "done", "buffers", between_streams=True) for does in ("wait", "record"))
+    return ChunkLoop((_pass(PREPARE, wait, *map(Step, stages), record),), ("done",))
 
 
 def _relay(stages: Stages) -> ChunkLoop:
     """Chunk by chunk; the kernels of each chunk wait for those of the chunk before."""
-    run: list[Step] = [WaitStep("ran", before=1), Issue("run"), RecordStep("ran")]
-    steps = [step for stage in stages for step in (run if stage == "run" else [Issue(stage)])]
-    return ChunkLoop((_pass(Prepare(), *steps),), ("ran",) if "run" in stages else ())
+    run = [Step("wait", event="ran", distance=1), Step("run"), Step("record", event="ran")]
+    steps = [step for stage in stages for step in (run if stage == "run" else [Step(stage)])]
+    return ChunkLoop((_pass(PREPARE, *steps),), ("ran",) if "run" in stages else ())
 
 
 def _prefetch(stages: Stages) -> ChunkLoop:
     """Each chunk is copied in beside the kernels of the one before it; events hand it from stream to stream."""
     load, compute, store = range(3)
-    loads: list[Step] = [Prepare(), WaitStep("ran", load, "buffers")]
-    computes: list[Step] = [WaitStep("loaded", compute)]
-    stores: list[Step] = [WaitStep("ran", store), Issue("copy out", store), RecordStep("stored", store)]
-    if "copy in" in stages:
-        loads.append(Issue("copy in", load))
-    if "copy out" in stages:
-        computes.append(WaitStep("stored", compute, "buffers"))
-    if "run" in stages:
-        computes.append(Issue("run", compute))
-    loads.append(RecordStep("loaded", load))
-    computes.append(RecordStep("ran", compute))
-    bodies = [Body(tuple(loads)), Body(tuple(computes), follows=True)]
-    if "copy out" in stages:
-        bodies.append(Body(tuple(stores), follows=True, needs_output=True))
-    return ChunkLoop((tuple(bodies),), ("loaded", "ran", "stored"), ("load", "compute", "store"), (store, compute))
+    loads = [PREPARE, Step("wait", load, "ran", "buffers"), Step("copy in", load), Step("record", load, "loaded")]
+    stored = [Step("wait", compute, "stored", "buffers")] if "copy out" in stages else []
+    computes = [Step("wait", compute, "loaded"), *stored, Step("run", compute), Step("record", compute, "ran")]
+    stores = [Step("wait", store, "ran"), Step("copy out", store), Step("record", store, "stored")]
+    has = {"prepare", "record", "wait", *stages}
+    bodies = [tuple(step for step in steps if step.does in has) for steps in (loads, computes, stores)]
+    own = (Body(bodies[0]), *(Body(steps, follows=True) for steps in bodies[1 : 3 if stored else 2]))
+    return ChunkLoop((own,), ("loaded", "ran", "stored"), ("load", "compute", "store"), (store, compute))
 
 
 ISSUE_ORDERS: dict[Order, IssueOrder] = {
@@ -245,10 +215,8 @@ class Config(Checked, frozen=True):
         if issued.own_streams and self.streams > 1:
             own = counted(issued.own_streams, "stream")
             raise InputError(f"streams = {self.streams}: the order {self.order} has {own} of its own; leave it out")
-        if self.launch == "graph" and issued.is_blocking:
-            raise InputError("launch = 'graph': a serial program blocks the host; use another order")
-        if self.launch == "graph" and self.memory == "pageable":
-            raise InputError("launch = 'graph': pageable copies cannot be captured; use pinned memory")
+        if self.launch == "graph" and (issued.is_blocking or self.memory == "pageable"):
+            raise InputError("launch = 'graph': no graph has blocking or pageable copies; use another order or memory")
 
     @property
     def issued(self) -> IssueOrder:
@@ -270,9 +238,9 @@ class Config(Checked, frozen=True):
         """Return a distance in chunks."""
         return (self.slots or 1) if distance == "buffers" else distance
 
-    def records(self, step: RecordStep) -> int:
+    def records(self, step: Step) -> int:
         """Return the number of chunks, from the first on, that make the record ``step``."""
-        distance = self.distance(step.awaited)
+        distance = self.distance(step.distance)
         is_needless = step.between_streams and distance % self.streams == 0
         return 0 if is_needless else max(0, self.chunks - distance)
 
@@ -322,13 +290,10 @@ class Config(Checked, frozen=True):
         unchunked = None
         if self.chunks > 1 or not self.issued.is_blocking:
             unchunked = Config("serial", memory=self.memory).schedule(workload.loaded_once(self.chunks))
-        name = f"{self.pattern} N={self.chunks}"
-        if not self.issued.own_streams:
-            name += f" S={self.streams}"
-        if self.slots is not None:
-            name += f" K={self.slots}"
+        streams = "" if self.issued.own_streams else f" S={self.streams}"
+        ring = "" if self.slots is None else f" K={self.slots}"
         with collector_off():  # nothing that is made here becomes garbage before the end
-            return _Pipeline(workload, self).schedule(name, unchunked)
+            return _Pipeline(workload, self).schedule(f"{self.pattern} N={self.chunks}{streams}{ring}", unchunked)
 
     def device_bytes(self, workload: Workload) -> int:
         """Return the bytes of all device buffers of the program."""
@@ -371,7 +336,7 @@ class _Pipeline:
         sums = self._arrays("once_out", [part.d2h_once for part in chunks])
         # Without an output array, kernels write the last input.
         self._written = [*self._outputs, *sums] or self._inputs[-1:]
-        recorded = (config.records(step) for step in self._loop.steps if isinstance(step, RecordStep))
+        recorded = (config.records(step) for step in self._loop.steps if step.does == "record")
         self._events = max(recorded, default=0) * len(self._loop.events)
 
     def _arrays(self, prefix: str, sizes: Sequence[tuple[int, ...]], slots: int | None = None) -> Arrays:
@@ -406,7 +371,7 @@ class _Pipeline:
             for i in range(config.chunks + behind * any(body.follows for body in bodies)):
                 for body in bodies:
                     chunk = i - behind if body.follows else i
-                    if 0 <= chunk < config.chunks and (not body.needs_output or _at(self._outputs, chunk)):
+                    if 0 <= chunk < config.chunks:
                         for step in body.steps:
                             self._ops += self._calls(step, chunk)
         if loop.ends:
@@ -416,24 +381,23 @@ class _Pipeline:
         return Schedule(ops, kinds, tuple(self._buffers), self._events, config.launch, name, unchunked)
 
     def _calls(self, step: Step, chunk: int) -> Iterator[calls.Op]:
-        if isinstance(step, Prepare):
-            if self._host_s[chunk]:
+        config = self._config
+        stream = 1 + (chunk % config.streams if step.stream == TURN else step.stream)
+        match step.does:
+            case "prepare" if self._host_s[chunk]:
                 yield calls.HostWork(self._host_s[chunk], "host work")
-            return
-        stream = 1 + (chunk % self._config.streams if step.stream == TURN else step.stream)
-        match step:
-            case Issue("run"):
-                yield from self._runs(chunk, stream)
-            case Issue("copy in"):
+            case "copy in":
                 yield from self._copies("h2d", _at(self._inputs, chunk), stream)
-            case Issue():
+            case "run":
+                yield from self._runs(chunk, stream)
+            case "copy out":
                 yield from self._copies("d2h", _at(self._outputs, chunk), stream)
-            case RecordStep() if chunk < self._config.records(step):
+            case "record" if chunk < config.records(step):
                 event = self._event(step.event, chunk)
                 yield calls.RecordEvent(event, stream)
                 self._recorded.add(event)
-            case WaitStep():
-                event = self._event(step.event, chunk - self._config.distance(step.before))
+            case "wait":
+                event = self._event(step.event, chunk - config.distance(step.distance))
                 if event in self._recorded:
                     yield calls.WaitEvent(event, stream)
 
