@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import click
 import msgspec
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from streamsim.advice import advise
 from streamsim.analysis import kernel_assumptions
@@ -243,7 +243,7 @@ def loop_command(
 
     Exit codes: 0 ok, 2 usage or bad input.
     """  # noqa: D301 - click wants the backspace itself
-    loop, work, asked = _loop_asked(context, file, picked(LoopFile, options))
+    loop, work, asked = _loop_asked(context, file, options)
     shown = f"{one_line(file.name)}: {_words(loop)}" if file is not None and kind_of_file(file) == PROGRAM else ""
     _say_of_loop(work, LoopSource(loop, asked.load()), output, asked.inputs(), options["batch"] or 0, shown)
 
@@ -261,27 +261,27 @@ def _say_of_loop(
     return emit(loop_answer(found, batch, inputs, shown), work.device)
 
 
-def _loop_asked(context: click.Context, file: Path | None, said: LoopFile) -> tuple[Loop, Work, DeviceOptions]:
-    """Return the loop that is ``said`` by options, a file or a recording; its program; and the device.
+def _loop_asked(context: click.Context, file: Path | None, options: dict[str, Any]) -> tuple[Loop, Work, DeviceOptions]:
+    """Return the loop that options, a file or a recording describe; its program; and the device.
 
     The program is the recorded one, unless options say more of the loop.
     """
     asked = picked(DeviceOptions, context.params)
-    by_options = {name: value for name, value in asdict(said).items() if value not in (None, ()) and value is not False}
+    given = {name: value for name, value in options.items() if value not in (None, ()) and value is not False}
+    option_of = dict(zip(LoopFile.__struct_fields__, LoopFile.__struct_encode_fields__, strict=True))
+    said = {field: given[name] for field, name in option_of.items() if name in given}
     if file is None or kind_of_file(file) != PROGRAM:
         check_no_part()
-        loop = (said if file is None else replace(read_loop_file(file), **by_options)).loop()
+        loop = replace(LoopFile() if file is None else read_loop_file(file), **said).loop()
         return loop, LoopSource(loop, asked.load()).work(), asked
-    given = read_given(file)
-    asked = on_own_card(context, asked, given)
+    recorded = read_given(file)
+    asked = on_own_card(context, asked, recorded)
     device = asked.load()
-    found = loop_of(given.schedule, device, said.batch or 1)
-    more = {f"{name}_s": by_options.pop(name) for name in ("step", "issue", "load") if name in by_options}
-    more |= {name: by_options.pop(name) for name in ("batch", "workers") if name in by_options}
-    for name in by_options:
-        raise InputError(f"--{name.replace('_', '-')}: the recording shows it; leave the option out")
-    loop = replace(found, **more)
-    return loop, Work(given.schedule, device) if loop == found else LoopSource(loop, device).work(), asked
+    for field in said.keys() - {"batch", "step_s", "issue_s", "load_s", "workers"}:
+        raise InputError(f"--{option_of[field].replace('_', '-')}: the recording shows it; leave the option out")
+    found = loop_of(recorded.schedule, device, said.pop("batch", 1))
+    loop = replace(found, **said)
+    return loop, Work(recorded.schedule, device) if loop == found else LoopSource(loop, device).work(), asked
 
 
 def _words(loop: Loop) -> str:

@@ -11,8 +11,6 @@ import os
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
-import msgspec
-
 from streamsim.errors import Bytes, Checked, InputError, KernelTime, Limits, shown
 from streamsim.files import Parsers, parse_toml, toml_of
 from streamsim.program import schedule as calls
@@ -27,7 +25,11 @@ COPIES, STEPS = 1, 2  # streams
 RAN = 1  # event 2 i is behind the copy of batch i, and event 2 i + RAN behind its step
 
 
-class Loop(Checked, frozen=True, kw_only=True):
+# The fields' names in files, where they differ: those of the options of ``streamsim loop``.
+NAMES = {"step_s": "step", "load_s": "load", "issue_s": "issue", "is_pinned": "pinned", "reads_loss": "item"}
+
+
+class Loop(Checked, frozen=True, kw_only=True, rename={**NAMES, "issue": "order"}):
     """A training loop. Times are in seconds.
 
     - ``batch``: samples in a batch; ``batch_bytes``: bytes of a batch that are copied to the card.
@@ -157,43 +159,31 @@ def parse_sample(text: str, field: str = "sample") -> int:
     return math.prod(parse_count(part, field) for part in shape.split("x")) * BYTES_OF[kind]
 
 
-class LoopFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The content of a loop's file: the options of ``streamsim loop`` by their names; ``sample``: bytes of each array.
+class LoopFile(Loop, frozen=True, kw_only=True, rename=NAMES):
+    """The content of a loop's file. ``sample``: bytes of each array of a sample, in place of ``batch_bytes``.
 
-    Where it says less than a :class:`Loop` needs, :meth:`loop` raises InputError.
+    ``prefetcher``: the next batch is copied in its own stream, before the step is issued.
     """
 
-    batch: int | None = None
+    batch: int = 0
+    batch_bytes: int = 0
+    step_s: float = 0.0
     sample: tuple[int, ...] = ()
-    batch_bytes: int | None = None
-    step: float | None = None
-    issue: float | None = None
-    load: float | None = None
-    workers: int | None = None
-    pinned: bool = False
-    non_blocking: bool = False
     prefetcher: bool = False
-    item: bool = False
+
+    def __post_init__(self) -> None:
+        """Check nothing: the loop that is made of the file checks itself."""
 
     def loop(self) -> Loop:
-        """Return the loop that the file describes."""
-        if self.batch is None or self.step is None:
-            missing = "batch" if self.batch is None else "step"
-            raise InputError(f"--{missing}: is missing; a loop needs --batch and --step")
-        if bool(self.sample) == (self.batch_bytes is not None):
+        """Return the loop that the file describes. Raises InputError if the file says too little or too much."""
+        if not self.batch or not self.step_s:
+            raise InputError("--batch, --step: a loop needs both")
+        if bool(self.sample) == bool(self.batch_bytes):
             raise InputError("--sample, --batch-bytes: give one of the two")
-        return Loop(
-            batch=self.batch,
-            batch_bytes=self.batch_bytes or self.batch * sum(self.sample),
-            step_s=self.step,
-            load_s=self.load or 0.0,
-            workers=self.workers or 0,
-            issue_s=self.issue or 0.0,
-            is_pinned=self.pinned,
-            non_blocking=self.non_blocking or self.prefetcher,
-            reads_loss=self.item,
-            issue="copy first" if self.prefetcher else "in turn",
-        )
+        fields = {name: getattr(self, name) for name in Loop.__struct_fields__}
+        fields["batch_bytes"] = self.batch_bytes or self.batch * sum(self.sample)
+        ahead = {"issue": "copy first", "non_blocking": True} if self.prefetcher else {}
+        return Loop(**fields | ahead)
 
 
 _PARSERS: Parsers = {
