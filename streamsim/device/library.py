@@ -148,14 +148,12 @@ def load_device(name_or_path: str | Path) -> Device:
 
 def _card_named(name: str) -> Device:
     """Return the profile of a card's name. Raises InputError if the name shows no card."""
-    is_name = Path(name).name == name and name.isprintable()
-    if is_name and profile_named(name) is not None:
-        return profile_of_card(name)
-    if is_name and generation_of(name).link:
-        made = profile_of_card(name)
-        warnings.warn(assumptions_of(made), Notice, stacklevel=3)
-        return made
-    names = device_names()
+    names, is_name = device_names(), Path(name).name == name and name.isprintable()
+    if is_name and (profile_named(name) or generation_of(name).link):
+        card = profile_of_card(name)
+        if card.name not in names:
+            warnings.warn(assumptions_of(card), Notice, stacklevel=3)
+        return card
     nearest = get_close_matches(name.lower(), names, n=1)
     hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
     raise InputError(f"device = {shown(name)}: neither a shipped profile ({', '.join(names)}) nor a file{hint}")
@@ -297,10 +295,10 @@ def with_front_end(device: Device, name: str) -> Device:
     if name != COMPILED:  # a library's calls are measured in rounds, so that their mean includes each stream's first
         calls["first_on_stream_s"] = 0.0
     names = [f"host.{field}" for field in calls]
-    return msgspec.structs.replace(
+    return replace(
         device,
         name=f"{device.name}{SEPARATOR}{name}",
-        host=msgspec.structs.replace(device.host, **calls),
+        host=replace(device.host, **calls),
         sources={**device.sources, **dict.fromkeys(names, found.source)},
         spread={**device.spread, **dict.fromkeys(names, found.spread)} if device.spread else {},
     )

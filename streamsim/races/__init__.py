@@ -299,13 +299,11 @@ def touched(op: program.Op) -> Iterator[tuple[program.Region, bool]]:
     """Yield the ranges that an op touches, and whether it writes them."""
     if isinstance(op, program.Copy):
         to_card = op.direction == "h2d"
-        for region, writes in ((op.device, to_card), (op.host, not to_card)):
-            if region is not None:
-                yield region, writes
+        both = ((op.device, to_card), (op.host, not to_card))
+        yield from ((region, writes) for region, writes in both if region is not None)
     elif isinstance(op, program.Kernel):
-        for regions, writes in ((op.reads, False), (op.writes, True)):
-            for region in regions:
-                yield region, writes
+        yield from ((region, False) for region in op.reads)
+        yield from ((region, True) for region in op.writes)
 
 
 class _ByteRange:
