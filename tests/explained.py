@@ -22,4 +22,4 @@ def tried(work: Work, source: Origin | None = None) -> Iterator[tuple[str, Trial
     """Every single change that is tried: against which cause, its trial, and the changed program."""
     for trial in advise(*work[:2], source, budget_ops=0).alone:
         assert trial.against is not None
-        yield trial.against, trial, trial.made.work[:2]
+        yield trial.against, trial, trial.work[:2]

@@ -12,9 +12,10 @@ that a step makes the same calls each time.
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -25,9 +26,9 @@ from streamsim.compiled import simulate_one_of_many
 from streamsim.device import Device, as_device, known_within
 from streamsim.displayed import Result, attributes
 from streamsim.errors import InputError, short
-from streamsim.program import Copy, Loop, Schedule, check_schedule
+from streamsim.program import Loop, Schedule, check_schedule
 from streamsim.races import check, repaired
-from streamsim.text import format_bytes, format_ratio, format_seconds, format_share
+from streamsim.text import format_ratio, format_seconds, format_share
 from streamsim.timeline import Timeline
 
 WORTH = 0.03  # of the time: what gains less is not worth a change
@@ -42,26 +43,25 @@ BUDGET_OPS = 60_000  # simulated, of programs with several changes
 MANY, FEW = 100, 10  # programs simulated of one schedule to advise, or with the changes that are asked for; about
 USUAL = Values()
 AND_WAITS = "add the waits that its races lack"
+OF_PINNED = (
+    "pinned memory is expensive to allocate: allocate it once, before the loop; where the data comes from elsewhere,"
+    " count the host's copy into it"
+)
 
 
-class Trial(NamedTuple):
-    """Changes of a program, made and simulated.
+@dataclass(frozen=True, slots=True)
+class Trial(transform.Changed):
+    """A changed program, simulated.
 
-    - ``made``: the changed program, with its words and conditions; ``changes``: what was made.
+    - ``changes``: those that were asked for, whether they change something or not.
     - ``takes_s``: its time, of a training loop that of a steady step; ``gain``: the time before over this one.
     - ``against``: the cause of lost time against which a single change is tried.
     """
 
-    made: transform.Changed
-    changes: tuple[transform.Change, ...]
-    takes_s: float
-    gain: float
+    changes: tuple[transform.Change, ...] = ()
+    takes_s: float = 0.0
+    gain: float = 1.0
     against: Key | None = None
-
-    @property
-    def options(self) -> tuple[str, ...]:
-        """The words of the command line that make the changes with ``streamsim whatif``."""
-        return self.made.option_words
 
     @property
     def change(self) -> str:
@@ -71,22 +71,12 @@ class Trial(NamedTuple):
     @property
     def binds(self) -> str:
         """What sets the lower bound of the program."""
-        return lower_bound(*self.made.work[:2]).bound_by
-
-    @property
-    def text(self) -> str:
-        """The changes in words, as one phrase."""
-        return self.made.text
-
-    @property
-    def condition(self) -> str:
-        """What must hold that the program does not show, in words behind "if"; "" for nothing."""
-        return self.made.condition
+        return lower_bound(*self.work[:2]).bound_by
 
     @property
     def is_strong(self) -> bool:
         """Return True if somebody must know of a condition that no recording or schedule shows that it holds."""
-        return bool(STRONG & set(self.made.assumes))
+        return bool(STRONG & set(self.assumes))
 
     @property
     def simplicity(self) -> tuple[int, list[int], float]:
@@ -104,8 +94,8 @@ class Trial(NamedTuple):
         return f"{condition}{self.text}: {format_ratio(self.gain, within)} as fast"
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain numbers and strings."""
-        return self.made.to_json(self.gain)
+        """Return what a command says first, as plain numbers and strings."""
+        return {"words": self.text, "options": list(self.options), "gain": self.gain, "condition": self.condition}
 
 
 class Advice(Result, msgspec.Struct, frozen=True):
@@ -132,18 +122,19 @@ class Advice(Result, msgspec.Struct, frozen=True):
 
     @property
     def first(self) -> Trial | None:
-        """The changes to make first; None if none is worth it."""
-        strong = [trial for trial in self.trials if trial.is_strong]
-        return self._chosen([trial for trial in self.trials if not trial.is_strong]) or self._chosen(strong)
+        """The changes to make first: the fewest and easiest that save nearly as much as the best; None: none pays.
 
-    def _chosen(self, trials: Sequence[Trial]) -> Trial | None:
-        """Return the fewest and easiest changes that save nearly as much as the best; None if that is not worth it."""
-        most_s = max((trial.saved_s() for trial in trials), default=0.0)
-        if most_s < WORTH * self.before.takes_s or not most_s:
-            return None
-        least_s = max(WORTH * self.before.takes_s, HALF * most_s, most_s - NEAR * (self.before.takes_s - most_s))
-        near = [trial for trial in trials if trial.saved_s() >= least_s]
-        return min(near, key=lambda trial: len(trial.changes))  # of as many the easiest, which is tried first
+        Changes with a strong condition come first only if no others are worth it.
+        """
+        before_s = self.before.takes_s
+        for is_strong in (False, True):
+            trials = [trial for trial in self.trials if trial.is_strong == is_strong]
+            most_s = max((trial.saved_s() for trial in trials), default=0.0)
+            if most_s and most_s >= WORTH * before_s:
+                least_s = max(WORTH * before_s, HALF * most_s, most_s - NEAR * (before_s - most_s))
+                near = [trial for trial in trials if trial.saved_s() >= least_s]
+                return min(near, key=lambda trial: len(trial.changes))  # of as many the easiest, which is tried first
+        return None
 
     @property
     def fastest(self) -> Trial | None:
@@ -153,15 +144,15 @@ class Advice(Result, msgspec.Struct, frozen=True):
     @property
     def words(self) -> str:
         """What to change first, in a sentence, and what brings clearly more; or that nothing is worth changing."""
-        first, within = self.first, self.known_within
+        first, within, before_s = self.first, self.known_within, self.before.takes_s
         if first is None:
             return f"nothing is worth changing: {self.most}"
         said = [first.words(within)]
-        if first.condition and self.fastest and self.fastest.saved_s() >= WORTH * self.before.takes_s:
+        if first.condition and self.fastest and self.fastest.saved_s() >= WORTH * before_s:
             said.append(f"without that, {self.fastest.words(within)}")
-        better = _fastest(trial for trial in self.trials if not trial.condition or trial.is_strong)
-        if better and better.saved_s() >= first.saved_s() + MUCH_MORE * self.before.takes_s:
-            said.append(f"{'' if better.condition else 'better still, '}{better.words(within)}")
+        strong = _fastest(trial for trial in self.trials if trial.is_strong)
+        if strong and strong.saved_s() >= first.saved_s() + MUCH_MORE * before_s:
+            said.append(strong.words(within))
         return "; ".join(said)
 
     @property
@@ -230,7 +221,7 @@ class Tries:
         if self.is_mended:
             self.first = unchanged._replace(schedule=repaired(unchanged.schedule, check(unchanged.schedule)))
         self.timeline = simulate_one_of_many(*unchanged[:2], many=many)
-        self.before = Trial(transform.Changed(unchanged), (), unchanged.seconds_of(self.timeline), 1.0)
+        self.before = Trial(unchanged, takes_s=unchanged.seconds_of(self.timeline))
         # By options.
         self._chains: dict[tuple[str, ...], transform.Changed | None] = {(): transform.Changed(self.first)}
         self._made: dict[tuple[str, ...], Trial | None] = {}
@@ -262,13 +253,13 @@ class Tries:
         self, made: transform.Changed, changes: tuple[transform.Change, ...], against: Key | None = None
     ) -> tuple[Trial, Timeline]:
         """Return what ``changes``, which are ``made``, come to, and the time line."""
-        if self._independent:
-            made = made._replace(assumes=tuple(some for some in made.assumes if some not in transform.TO_BE_SAID))
-        if self.is_mended:
-            made = made._replace(words=(*made.words, AND_WAITS), options=(*made.options, ""))
+        said = transform.TO_BE_SAID if self._independent else ()
+        assumes = tuple(some for some in made.assumes if some not in said)
+        done = (*made.done, ("", AND_WAITS)) if self.is_mended else made.done
         timeline = simulate_one_of_many(*made.work[:2], many=self._many)
         takes_s = made.work.seconds_of(timeline)
-        return Trial(made, changes, takes_s, self.before.takes_s / takes_s if takes_s else 1.0, against), timeline
+        gain = self.before.takes_s / takes_s if takes_s else 1.0
+        return Trial(made.work, done, assumes, changes, takes_s, gain, against), timeline
 
     def alone(self, values: Values) -> Iterator[Trial]:
         """Yield each change by itself, the easiest first."""
@@ -285,30 +276,34 @@ class Tries:
         most_s = (1 + LEAST_MORE) * best.takes_s
         near = [one for one in self._made.values() if one and not one.is_strong and one.takes_s <= most_s]
         simplest = min(near, key=lambda trial: trial.simplicity, default=best)
-        for trial in (simplest, best) if simplest is not best else (best,):
-            if len(trial.changes) > 1 and trial not in alone:
+        strong = _best_of_each_kind(trial for trial in alone if trial.is_strong)
+        further = _fastest(self._more(best, (trial.changes for trial in strong)))
+        for trial in (simplest, *([best] if best is not simplest else []), *([further] if further else [])):
+            if len(trial.changes) > 1 and trial.against is None:
                 yield trial
-        strong = [trial.changes for trial in _best_of_each_kind(trial for trial in alone if trial.is_strong)]
-        further = _fastest(self._more(best, strong))
-        if further is not None and len(further.changes) > 1 and further not in alone:
-            yield further
 
     def _climb(self, alone: Sequence[Trial], values: Values) -> Trial:
-        """Return the fastest list of changes found from ``alone``: pairs of them, and one change more after another."""
-        seeds = sorted(_best_of_each_kind(alone), key=lambda trial: trial.takes_s)[:SEEDS]
-        found = [*alone, self.before]
-        for one, two in combinations(seeds, 2):
-            found += (trial for trial in self._more(one, [two.changes]) if not trial.is_strong)
-        best = _fastest(found) or self.before
+        """Return the fastest list of changes found from ``alone``: pairs of them, and one change more after another.
+
+        Changes that gain next to nothing beside the others are left out again.
+        """
+        pairs = combinations(_best_of_each_kind(alone)[:SEEDS], 2)
+        of_pairs = (trial for one, two in pairs for trial in self._more(one, [two.changes]) if not trial.is_strong)
+        best = _fastest([*alone, self.before, *of_pairs]) or self.before
         while best.changes and (more := self._one_more(best, values)) is not None:
             best = more
-        return self._without_needless(best)
+        most_s = best.takes_s * (1 + LEAST_MORE)
+        for change in reversed(best.changes):
+            less = self.of(tuple(other for other in best.changes if other is not change))
+            if less is not None and not less.is_strong and less.takes_s <= most_s:
+                best = less
+        return best
 
     def _one_more(self, best: Trial, values: Values) -> Trial | None:
         """Return the fastest of the lists with one change more, or with two; None if it gains next to nothing."""
-        if self._left_ops < len(best.made.work.schedule):
+        if self._left_ops < len(best.work.schedule):
             return None
-        tried = (changes for _, changes in changes_to_try(best.made.work, values, self._independent))
+        tried = (changes for _, changes in changes_to_try(best.work, values, self._independent))
         singles = [changes for changes in tried if self._open.get(_kinds(changes), True)]
         shapes = [changes for changes in singles if _kinds(changes) in SHAPES]
         pairs = ((*one, *two) for one, two in combinations(shapes, 2) if values.in_pairs and _kinds(one) != _kinds(two))
@@ -324,33 +319,22 @@ class Tries:
         The budget of ops may end it.
         """
         for changes in several:
-            if self._left_ops < len(trial.made.work.schedule):
+            if self._left_ops < len(trial.work.schedule):
                 return
             before = len(self._made)
             found = self.of(transform.in_making_order((*trial.changes, *changes)))
             if len(self._made) > before:
-                self._left_ops -= len((found or trial).made.work.schedule)
+                self._left_ops -= len((found or trial).work.schedule)
             if found is not None:
                 yield found
 
-    def _without_needless(self, trial: Trial) -> Trial:
-        """Return the trial without changes that gain next to nothing beside the others."""
-        most_s = trial.takes_s * (1 + LEAST_MORE)
-        for change in reversed(trial.changes):
-            less = self.of(tuple(other for other in trial.changes if other is not change))
-            if less is not None and not less.is_strong and less.takes_s <= most_s:
-                trial = less
-        return trial
 
-
-def _best_of_each_kind(trials: Iterable[Trial]) -> Iterator[Trial]:
-    """Yield the fastest trial of each kind of changes against each cause, whatever their values."""
+def _best_of_each_kind(trials: Iterable[Trial]) -> list[Trial]:
+    """Return the fastest trial of each kind of changes against each cause, whatever their values; the fastest first."""
     best = dict[tuple[Key | None, tuple[str, ...]], Trial]()
-    for trial in trials:
-        kind = trial.against, _kinds(trial.changes)
-        if kind not in best or trial.takes_s < best[kind].takes_s:
-            best[kind] = trial
-    yield from best.values()
+    for trial in sorted(trials, key=lambda trial: trial.takes_s):
+        best.setdefault((trial.against, _kinds(trial.changes)), trial)
+    return list(best.values())
 
 
 def _options(changes: Iterable[transform.Change]) -> tuple[str, ...]:
@@ -383,7 +367,7 @@ class WhatIf(Result, msgspec.Struct, frozen=True):
     @property
     def work(self) -> transform.Work:
         """The program with all changes, on its device."""
-        return self.together.made.work
+        return self.together.work
 
     def __repr__(self) -> str:
         before, after = (format_seconds(one.takes_s, self.known_within) for one in (self.before, self.together))
@@ -395,15 +379,15 @@ class WhatIf(Result, msgspec.Struct, frozen=True):
         return max(self.as_it_is.known_within, self.timeline.known_within)
 
     def _json(self) -> dict[str, Any]:
-        device, made = self.as_it_is.device, self.together.made
+        device = self.as_it_is.device
         return {
             "device": device and device.name,
             "first": self.together.to_json(),
             "before": _json(self.before),
             "alone": list(map(_json, self.alone)),
             "together": _json(self.together),
-            "words": made.words,
-            "assumed": made.assumes,
+            "words": [words for _, words in self.together.done],
+            "assumed": self.together.assumes,
             "notes": self.notes,
         }
 
@@ -443,20 +427,5 @@ def what_if(
     for change in changes if len(changes) > 1 else ():
         with suppress(InputError):  # another one makes it possible
             alone.append(simulated([change], True)[0])
-    notes = tuple(_notes(unchanged, together.made.work.schedule))
-    return WhatIf(tries.before, tuple(alone), together, notes, timeline, tries.timeline)
-
-
-def _notes(before: transform.Work, after: Schedule) -> Iterator[str]:
-    """Yield what pinned memory costs beside."""
-    schedule, device, *_ = before
-    if transform.has_pageable(schedule) and not transform.has_pageable(after):
-        copies = [op for op in schedule.ops if isinstance(op, Copy) and op.uses_host(schedule.pageable_names)]
-        links = {"h2d": device.h2d, "d2h": device.d2h}
-        staging_s = sum(op.bytes / links[op.direction].pageable_bandwidth_bytes_per_s for op in copies)
-        n_bytes, staging = sum(op.bytes for op in copies), format_seconds(staging_s, known_within(device))
-        yield (
-            "pinned memory is expensive to allocate: allocate it once, before the loop; if the data comes from"
-            f" elsewhere, the copy of its {format_bytes(n_bytes)} into pinned buffers takes the host about {staging}"
-            " each time"
-        )
+    is_pinned = transform.has_pageable(schedule) and not transform.has_pageable(together.work.schedule)
+    return WhatIf(tries.before, tuple(alone), together, (OF_PINNED,) * is_pinned, timeline, tries.timeline)

@@ -47,7 +47,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from streamsim.advice.engine import WORTH, Advice, Trial, advise
-from streamsim.advice.rows import TRIED_AGAINST
 from streamsim.analysis import CAUSES, KEYS, Key, Removals, limits_of, split_of
 from streamsim.collector import collector_off
 from streamsim.device import Device, as_device, known_within, link_words
@@ -117,16 +116,6 @@ class Loss:
     def title(self) -> str:
         """The cause in words."""
         return CAUSES[self.cause].title
-
-    @property
-    def meaning(self) -> str:
-        """What happens, and what can be done about it beyond the changes that were tried."""
-        return CAUSES[self.cause].meaning
-
-    @property
-    def can_be_less(self) -> bool:
-        """Return True if something may be done about the cause beyond the changes that were tried."""
-        return self.cause not in FIXED and not (self.cause in TRIED and self.made)
 
     def remedies(self, within: float = 0.0, least_s: float = 0.0) -> str:
         """Return the remedy with its gain, or what the cause costs; and a change with a condition.
@@ -208,18 +197,15 @@ class Explanation(Result):
     @property
     def advice(self) -> str:
         """What to change first, in a sentence; or what sets the time, or that nothing is worth changing."""
-        first, largest, least_s = self.first, self.largest, WORTH * self.makespan_s
-        is_lost = largest is not None and largest in self.losses and largest.lost_s >= least_s
-        if largest is not None and is_lost and largest.can_be_less:
-            cause = f"{largest.title}: {largest.meaning}"
-            if first is None:
+        first, largest, limit = self.first, self.largest, f"the {self.bound_by}"
+        if largest is not None and (largest in self.limits or largest.lost_s >= WORTH * self.makespan_s):
+            limit, cause = largest.title, f"{largest.title}: {CAUSES[largest.cause].meaning}"
+            is_done = largest.cause in FIXED or (largest.cause in TRIED and largest.made)
+            if first is None and not is_done:
                 return f"{cause}; {self.tried.most}"
-            if largest.lost_s >= THIRDS * first.saved_s():
+            if first is not None and not is_done and largest.lost_s >= THIRDS * first.saved_s():
                 return f"{self.tried.words}; most is lost to {cause}"
-        if first is not None:
-            return self.tried.words
-        named = largest is not None and (is_lost or largest in self.limits)
-        return f"{self.tried.words}; what limits it is {largest.title if largest and named else f'the {self.bound_by}'}"
+        return self.tried.words if first is not None else f"{self.tried.words}; what limits it is {limit}"
 
     def _json(self) -> dict[str, Any]:
         return {
@@ -254,8 +240,7 @@ def explain(schedule: Schedule, device: Device | str | Path, source: Origin | No
     removals = Removals(Work(schedule, device))
     split, tried = split_of(removals), advise(schedule, device, source)
     even, limits = limits_of(removals.loads, split.floor)
-    parts = {key: split.parts.get(key, 0) for key in KEYS if key in TRIED_AGAINST or key in split.parts}
-    losses = [_loss(key, ticks, removals, tried.alone) for key, ticks in parts.items()]
+    losses = [_loss(key, split.parts.get(key, 0), removals, tried.alone) for key in KEYS]
     inside = [Loss(key, ticks, removals.worth_s(key)) for key, ticks in limits.items() if ticks]
     found = [loss for loss in losses if loss.ticks or (loss.best and loss.best.gain > 1) or loss.assuming]
     return Explanation(

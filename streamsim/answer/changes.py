@@ -31,9 +31,8 @@ def what_if_answer(found: WhatIf, title: str = "", timelines: Mapping[str, Timel
     """
     row = partial(_trial_row, within=found.known_within)
     is_same = len(found.alone) == 1 and found.alone[0].change == found.together.change
-    made = found.together.made
-    told = [(option, "", words) for option, words in zip(made.options, made.words, strict=True) if words]
-    told += [("assumed", "", text) for text in made.assumes] + [("note", "", text) for text in found.notes]
+    told = [(option, "", words) for option, words in found.together.done if words]
+    told += [("assumed", "", text) for text in found.together.assumes] + [("note", "", text) for text in found.notes]
     both = timelines or {AS_IT_IS: found.as_it_is, f"with {found.together.change}": found.timeline}
     devices = (found.as_it_is.device, found.timeline.device)
     return Answer(
@@ -77,7 +76,7 @@ def loop_answer(found: Advice, batch: int = 0, inputs: dict[str, Any] | None = N
         verdict=(*filter(None, (shown,)), f"first: {found.words}; {waits}"),
         facts=facts("", [headline]),
         tables=(table,),
-        notes=tuple(within_words(found.before.made.work.device)),
+        notes=tuple(within_words(found.before.work.device)),
         more=(*[every][: table != every], *conditions),
         pictures=partial(_first_steps, found),
         data={**found.to_json(inputs), "loops": to_builtins(rows)},
@@ -86,14 +85,14 @@ def loop_answer(found: Advice, batch: int = 0, inputs: dict[str, Any] | None = N
 
 def _loop_rows(found: Advice, batch: int) -> list[dict[str, Any]]:
     """Return what is known of a loop as it is and with each of the changes that were tried."""
-    steps = 1 if _loop_of(found.before) else len(steps_of(found.before.made.work.schedule))
+    steps = 1 if _loop_of(found.before) else len(steps_of(found.before.work.schedule))
     return [
         {
             "title": trial.text or AS_IT_IS,
             "loop": _loop_of(trial),
             "step_s": trial.takes_s / steps,
             "gain": trial.gain,
-            "binds": _binds(trial.made.work),
+            "binds": _binds(trial.work),
             "assumes": trial.condition,
             "samples_per_s": max(1, batch) * steps / trial.takes_s,
         }
@@ -102,7 +101,7 @@ def _loop_rows(found: Advice, batch: int) -> list[dict[str, Any]]:
 
 
 def _loop_of(trial: Trial) -> Loop | None:
-    source = trial.made.work.source
+    source = trial.work.source
     return source.loop if isinstance(source, LoopSource) else None
 
 
@@ -113,7 +112,7 @@ def _binds(work: Work) -> tuple[str, ...]:
 
 def _first_steps(found: Advice) -> Pictures:
     """Return the time lines as it is and with the first changes: of a loop, its first steps."""
-    cases = {trial.text or AS_IT_IS: trial.made.work for trial in (found.before, found.first or found.before)}
+    cases = {trial.text or AS_IT_IS: trial.work for trial in (found.before, found.first or found.before)}
     loops = {title: work.source for title, work in cases.items() if isinstance(work.source, LoopSource)}
     steps = PICTURED + max((source.loop.workers for source in loops.values()), default=0)
     cases |= {title: source.work(steps) for title, source in loops.items()}

@@ -167,7 +167,7 @@ def _pictures(explanation: Explanation, predicted: Shown) -> Pictures:
     """
     tried = explanation.tried
     paying = sorted((one for one in tried.alone if one.gain >= 1 + WORTH), key=lambda one: one.takes_s)
-    changes = {one.text: one.made.work[:2] for one in (*filter(None, [tried.first]), *paying)}
+    changes = {one.text: one.work[:2] for one in (*filter(None, [tried.first]), *paying)}
     scenarios = list(changes.items())[:MOST_CHANGES]
     lines = tuple(Shown(f"changed: {text}", simulate_one_of_many(*scenario)) for text, scenario in scenarios)
     return Pictures(losses_of(explanation), lines=(*lines[:1], predicted), changes=lines[1:])

@@ -114,7 +114,7 @@ def _changes(best: Best[Any]) -> Iterator[Fact]:
     for one in best.changes.alone:
         gain = format_ratio(one.gain, best.known_within)
         yield one.change, one.takes_s, f"alone {gain} as fast; then {one.binds} binds"
-    yield from (("assumed", "", text) for text in best.changes.together.made.assumes)
+    yield from (("assumed", "", text) for text in best.changes.together.assumes)
     yield from (("note", "", text) for text in best.changes.notes)
 
 

@@ -37,23 +37,22 @@ from streamsim.transform import IN_ROUNDS, ISSUE_ORDERS, Change, LoopSource, in_
 from streamsim.transform import changes as make
 
 COUNT = click.IntRange(1, 1024)
-FLAGS = {  # options of changes that take no value
-    "keep": "Keep on the card what comes back and goes up again at once.",
-    "pin": "Pin all host memory.",
-    "async": "Let no copy hold the host, nor a synchronisation right behind one.",
-    "drop_sync": "Let the host wait at the end only.",
-    "off_legacy": "Use no legacy default stream; make all streams non-blocking.",
-    "pool": "Allocate memory once before, or from a pool; free none in between.",
-    "warm_calls": "Make single calls that hold the host for long once before.",
-    "drop_waits": "Drop all waits that the data does not need.",
-    "graph": "Capture the program as a graph, and launch it once.",
-    "step_graphs": "Launch what repeats between two waits as a graph.",
-    "live": "Issue op by op, without the graph.",
+FLAGS = {  # changes that take no value
+    make.KEEP: "Keep on the card what comes back and goes up again at once.",
+    make.PIN: "Pin all host memory.",
+    make.ASYNC: "Let no copy hold the host, nor a synchronisation right behind one.",
+    make.DROP_SYNC: "Let the host wait at the end only.",
+    make.OFF_LEGACY: "Use no legacy default stream; make all streams non-blocking.",
+    make.POOL: "Allocate memory once before, or from a pool; free none in between.",
+    make.WARM_CALLS: "Make single calls that hold the host for long once before.",
+    make.DROP_WAITS: "Drop all waits that the data does not need.",
+    make.GRAPH: "Capture the program as a graph, and launch it once.",
+    make.STEP_GRAPHS: "Launch what repeats between two waits as a graph.",
+    make.LIVE: "Issue op by op, without the graph.",
 }
 OF_A_VALUE = ("workers", "buffers", "depth", "chunks", "streams", "order", "prefetch")
 MAKERS: dict[str, Callable[..., Change]] = {
-    **{name: getattr(make, name) for name in (*FLAGS, *OF_A_VALUE) if name != "async"},
-    "async": make.make_async,
+    **{name: getattr(make, name) for name in OF_A_VALUE},
     "resident": lambda text: make.resident(names_of(text)),
     "set_connections": make.connections,
     "on_device": lambda name: make.on_device(load_device(name)),
@@ -65,7 +64,7 @@ MAKERS: dict[str, Callable[..., Change]] = {
 @click.argument("schedule", metavar="PROGRAM", type=FILE)
 @device_options
 @part_options
-@all_of(*(click.option(f"--{name.replace('_', '-')}", is_flag=True, help=text) for name, text in FLAGS.items()))
+@all_of(*(click.option(change.option, is_flag=True, help=text) for change, text in FLAGS.items()))
 @option(
     "--workers",
     "Let this many workers load the data of the steps, which the host loads itself.",
@@ -167,8 +166,8 @@ def _asked(context: click.Context, path: Path) -> Asked:
 
 def _changes(**options: Any) -> tuple[Change, ...]:
     """Return the changes that options ask for, in the order in which they are made."""
-    asked = {name: options[name] for name in MAKERS if options[name] is not None and options[name] is not False}
-    found = [MAKERS[name]() if value is True else MAKERS[name](value) for name, value in asked.items()]
+    found = [change for change in FLAGS if options[change.option[2:].replace("-", "_")]]
+    found += [maker(options[name]) for name, maker in MAKERS.items() if options[name] is not None]
     return in_making_order([*found, *map(_kernels, options["kernel"])])
 
 

@@ -102,7 +102,7 @@ def plot_remedied(explanation: Explanation) -> list[Axes]:
     title = f"{_title(timeline)}, of which {above} above the {BUSIEST_ENGINE}"
     charts = [(title, [lost, rows[0]._replace(above=GAP), *rows[1:]])]
     if first is not None:
-        after = simulate(*first.made.work[:2])
+        after = simulate(*first.work[:2])
         charts.append((f"with the first change: {_title(after)}", _rows(after)))
     return _draw(charts, colours=COLOURS | colours)
 

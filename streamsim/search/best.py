@@ -308,7 +308,7 @@ def best_program(
         exact=False,
         simplest_exact=False,
         floor_s=0.0,
-        issued_bound=lower_bound(*best.made.work[:2]),
+        issued_bound=lower_bound(*best.work[:2]),
         compiled=is_fast(),
         changes=what_if(schedule, device, use.changes, independent=True) if use.changes else None,
         not_tried=(strong.words(advice.known_within),) if strong.takes_s * NEAR < best.takes_s else (),

@@ -41,6 +41,7 @@ from streamsim.transform.work import (
     Source,
     Work,
     has_legacy,
+    is_load,
     is_of_a_call,
     is_work,
     last_work,

@@ -8,6 +8,7 @@ changes are made one after another.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import reduce
 from itertools import chain, pairwise
@@ -17,49 +18,16 @@ from msgspec.structs import replace
 
 from streamsim.device import CALLS, COMPILED, Device, front_end_of, with_front_end, with_values
 from streamsim.errors import SHORTEST_KERNEL_S, InputError, counted, shown
-from streamsim.program import (
-    LEGACY_STREAM,
-    Config,
-    Copy,
-    HostOp,
-    HostWork,
-    Kernel,
-    Op,
-    Schedule,
-    Synchronize,
-    WaitThread,
-)
+from streamsim.program import LEGACY_STREAM, Config, Copy, HostOp, HostWork, Kernel, Op, Schedule, Synchronize
 from streamsim.text import format_bytes, format_seconds
 from streamsim.timeline import call_name
 from streamsim.transform import calls_and_memory as calls
-from streamsim.transform.calls_and_memory import with_workers
-from streamsim.transform.chunks import (
-    in_chunks,
-    in_order,
-    in_streams,
-    prefetched,
-    with_buffers,
-    without_needless_waits,
-)
+from streamsim.transform import chunks as cutting
+from streamsim.transform import guard
+from streamsim.transform import work as programs
 from streamsim.transform.dependences import IN_ROUNDS, dependences_of, still_ordered
-from streamsim.transform.guard import INDEPENDENT, NEEDS_NO_LEGACY, NEVER, Lost, lost_orders
 from streamsim.transform.steps import chunk_count, is_by_steps, is_recorded
-from streamsim.transform.work import (
-    COPIES_BACK,
-    LayersSource,
-    LoopSource,
-    Work,
-    has_legacy,
-    is_load,
-    is_of_a_call,
-    is_work,
-    legacy_apart,
-    names_memory,
-    orders_unknown,
-    stage_of,
-    without_legacy,
-    working_streams,
-)
+from streamsim.transform.work import LayersSource, LoopSource, Work, is_load, is_work
 
 # Of the gap between two kernels of a graph, the part that a profiler counts to a kernel launched by itself: 0.6 of 1.0
 # us, by five nets that PyTorch's profiler recorded live on an H100 and an H200 and that were captured then.
@@ -84,7 +52,7 @@ CORES = "the host has a core for each worker"
 LOADS_ALONE = "the host's work before a step's copies is loading that needs no result of a step"
 SAME_CALLS = "the calls that come again are the same each time"
 NEEDS_NO_HOST = "nothing that the host does between its calls is needed by them"
-TO_BE_SAID = {INDEPENDENT, CAN_BE_CUT, NEEDS_NO_LEGACY}  # before a change is made by whoever asks for it
+TO_BE_SAID = {guard.INDEPENDENT, CAN_BE_CUT, guard.NEEDS_NO_LEGACY}  # before a change is made by whoever asks for it
 # Changes are made in this order: of memory and calls, of the order of work, of its times, of graphs, of the device.
 MAKING_ORDER = (
     *("--keep", "--pin", "--off-legacy", "--async", "--drop-sync", "--pool", "--warm-calls", "--workers"),
@@ -93,20 +61,13 @@ MAKING_ORDER = (
 )
 
 
-Words = str | Callable[[Work], str]
-
-
-class OfLoop(NamedTuple):
-    """What a change makes of a training loop: another ``loop``, in ``words``, and what it ``needs``, behind "if"."""
-
-    loop: LoopSource
-    words: str
-    needs: str = ""
+Words = str | Callable[[Work, Work], str]  # a function is given the program before and with the change
+OfLoop = tuple[LoopSource, str, str]  # another training loop, in words, and what it needs, behind "if"
 
 
 def _setting(words: str, needs: str = "", **fields: Any) -> Callable[[LoopSource], OfLoop]:
     """Return a function that gives a training loop other fields."""
-    return lambda was: OfLoop(was.with_fields(**fields), words, needs)
+    return lambda was: (was.with_fields(**fields), words, needs)
 
 
 class Change(NamedTuple):
@@ -115,7 +76,7 @@ class Change(NamedTuple):
     - ``option``: the option of ``streamsim whatif``.
     - ``make``: returns the changed program. Raises InputError if the change cannot be made.
     - ``does``: the words for the change; "" if the option says enough. ``needs``: a condition other than lost orders,
-      in words behind "if"; "" for none. Both may be functions of the program before the change.
+      in words behind "if"; "" for none.
     - ``of_config``: returns other fields for the config of a workload, which makes the change then; None: it cannot.
     - ``of_loop``: returns what it makes of a training loop, in place of all of these; None: nothing.
     - ``copies_ahead``: True if copies to the card pass ops of earlier steps, into other buffers than those of now.
@@ -139,58 +100,45 @@ class Change(NamedTuple):
         options = self.of_config(work.pipeline.config) if work.pipeline and self.of_config else None
         return self if options is None else self._replace(make=lambda work: work.with_options(**options))
 
-    def words(self, work: Work) -> str:
-        """Return what the change does to ``work``."""
-        return self.does if isinstance(self.does, str) else self.does(work)
-
-    def condition(self, work: Work) -> str:
-        """Return what the change of ``work`` needs, beside lost orders."""
-        return self.needs if isinstance(self.needs, str) else self.needs(work)
-
     @property
     def kind(self) -> str:
         """The option without its value."""
         return self.option.partition(" ")[0]
 
 
-class Changed(NamedTuple):
-    """A changed program, with the options, the words and the assumptions of the changes that change something."""
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """A changed program.
+
+    - ``done``: the option and the words of each change that changes something.
+    - ``assumes``: what must hold that the program does not show.
+    """
 
     work: Work
-    options: tuple[str, ...] = ()
-    words: tuple[str, ...] = ()
+    done: tuple[tuple[str, str], ...] = ()
     assumes: tuple[str, ...] = ()
 
     @property
+    def options(self) -> tuple[str, ...]:
+        """The words of the command line that make the changes with ``streamsim whatif``."""
+        return tuple(word for option, _ in self.done for word in option.split(maxsplit=1))
+
+    @property
     def text(self) -> str:
-        """Return the words of all changes as one phrase."""
-        return listed(self.words)
+        """The words of all changes as one phrase."""
+        *most, last = [words for _, words in self.done if words] or [""]
+        return ", and ".join(filter(None, (", ".join(most), last)))
 
     @property
     def condition(self) -> str:
-        """Return all assumptions in words behind "if"; "" for none."""
+        """All assumptions in words behind "if"; "" for none."""
         return " and ".join(self.assumes)
-
-    @property
-    def option_words(self) -> tuple[str, ...]:
-        """Return the words of the command line that make the changes with ``streamsim whatif``."""
-        return tuple(word for option in self.options for word in option.split(maxsplit=1))
-
-    def to_json(self, gain: float) -> dict[str, Any]:
-        """Return what a command says first, with the ``gain`` of the changes: the time before over that with them."""
-        return {"words": self.text, "options": list(self.option_words), "gain": gain, "condition": self.condition}
 
 
 def in_making_order(changes: Iterable[Change]) -> tuple[Change, ...]:
     """Return the changes in the order in which they are made; of several of a kind, the last one."""
     last = {change.option if change.kind == "--kernel" else change.kind: change for change in changes}
     return tuple(sorted(last.values(), key=lambda change: MAKING_ORDER.index(change.kind)))
-
-
-def listed(words: Sequence[str]) -> str:
-    """Return the words of several changes as one phrase."""
-    *most, last = words or ("",)
-    return ", and ".join(filter(None, (", ".join(most), last)))
 
 
 def changed(change: Change, was: Changed, independent: bool = True) -> Changed:
@@ -203,7 +151,8 @@ def changed(change: Change, was: Changed, independent: bool = True) -> Changed:
     try:
         change = change.of(work)
         made = change.make(work)
-        conditions = dict.fromkeys(filter(None, (change.condition(work), *_conditions(change, work, made))))
+        needs = _said(change.needs, work, made)
+        conditions = dict.fromkeys(filter(None, (needs, *_conditions(change, work, made))))
         unsaid = [] if independent else [some for some in conditions if some in TO_BE_SAID]
         if unsaid:
             raise InputError(f"nothing in the schedule shows that {unsaid[0]}; if so, say it with --independent")
@@ -211,19 +160,23 @@ def changed(change: Change, was: Changed, independent: bool = True) -> Changed:
         message = str(error)
         raise type(error)(message if message.startswith("--") else f"{change.option}: {message}") from None
     if made[:2] == work[:2]:
-        return was._replace(work=made)
-    assumes = tuple(dict.fromkeys((*was.assumes, *conditions)))
-    return Changed(made, (*was.options, change.option), (*was.words, change.words(work)), assumes)
+        return Changed(made, was.done, was.assumes)
+    done = (*was.done, (change.option, _said(change.does, work, made)))
+    return Changed(made, done, tuple(dict.fromkeys((*was.assumes, *conditions))))
+
+
+def _said(words: Words, was: Work, made: Work) -> str:
+    return words if isinstance(words, str) else words(was, made)
 
 
 def _conditions(change: Change, was: Work, made: Work) -> Iterator[str]:
     """Yield the conditions for the orders that a change loses. Raises InputError for one that it must not lose."""
-    between = list[Lost]()
-    for one in lost_orders(was, made):
-        if one.conditions == (NEVER,):
+    between = list[guard.Lost]()
+    for one in guard.lost_orders(was, made):
+        if one.conditions == (guard.NEVER,):
             where = f"ops[{one.later}] would not wait for ops[{one.earlier}]"
             raise InputError(f"{where}, and may use the same memory: name what both use")
-        if one.conditions == (INDEPENDENT,):
+        if one.conditions == (guard.INDEPENDENT,):
             between.append(one)
         else:
             yield from one.conditions
@@ -231,7 +184,7 @@ def _conditions(change: Change, was: Work, made: Work) -> Iterator[str]:
         yield _of_steps(change, between, made.first.ops)
 
 
-def _of_steps(change: Change, lost: Sequence[Lost], ops: Sequence[Op]) -> str:
+def _of_steps(change: Change, lost: Sequence[guard.Lost], ops: Sequence[Op]) -> str:
     """Return the condition behind steps that lose an order; "" if copies ahead need none.
 
     A copy without named memory, into another buffer than now, needs nothing of kernels. Its input may be what was
@@ -239,11 +192,11 @@ def _of_steps(change: Change, lost: Sequence[Lost], ops: Sequence[Op]) -> str:
     """
     pairs = [(ops[one.earlier], ops[one.later]) for one in lost]
     if not change.copies_ahead or not all(is_load(later) and not is_load(earlier) for earlier, later in pairs):
-        return INDEPENDENT
+        return guard.INDEPENDENT
     copies = [op for op in ops if isinstance(op, Copy)]
     while not is_load(copies[-1]):
         copies.pop()
-    return "" if all(is_load(op) and not names_memory(op) for op in copies) else IN_TIME
+    return "" if all(is_load(op) and not programs.names_memory(op) for op in copies) else IN_TIME
 
 
 def changed_by(changes: Iterable[Change], work: Work, independent: bool = True) -> Changed:
@@ -251,14 +204,24 @@ def changed_by(changes: Iterable[Change], work: Work, independent: bool = True) 
     return reduce(lambda found, change: changed(change, found, independent), changes, Changed(work))
 
 
-def _still_ordered(work: Work, schedule: Schedule) -> Work:
-    """Return the program with a schedule that may have lost an order, and the waits that its data needs then."""
-    return work.issued(still_ordered(work.schedule, schedule))
+def _reissued(issue: Callable[[Schedule], Schedule]) -> Callable[[Work], Work]:
+    """Return a function that issues the ops so, with the waits that their data needs where an order is lost."""
+    return lambda work: work.issued(still_ordered(work.schedule, issue(work.schedule)))
 
 
-def _of_results(condition: str) -> Callable[[Work], str]:
+def _of_results(condition: str) -> Words:
     """Return a function that gives the ``condition`` of recorded programs; others say how their host uses results."""
-    return lambda work: condition if work.pipeline is None and is_recorded(work.schedule) else ""
+    return lambda work, _: condition if work.pipeline is None and is_recorded(work.schedule) else ""
+
+
+def _with_memory(words: str) -> Words:
+    """Return a function that adds to ``words`` how much memory of the card the change takes or frees."""
+
+    def does(work: Work, made: Work) -> str:
+        more = made.schedule.device_bytes - work.schedule.device_bytes
+        return f"{words} ({format_bytes(abs(more))} {'less' if more < 0 else 'more'})"
+
+    return does
 
 
 # A function of the type Undo makes the usual mistake that a change mends. If no size tells what the mistake costs, its
@@ -280,26 +243,23 @@ def _behind_chunks(work: Work, *more: Op) -> list[Op]:
     """
     ops = work.schedule.ops
     works = [i for i, op in enumerate(ops) if isinstance(op, Copy | Kernel)]
-    ends = {i for i, j in pairwise(works) if stage_of(ops[j]) < stage_of(ops[i])}
+    ends = {i for i, j in pairwise(works) if programs.stage_of(ops[j]) < programs.stage_of(ops[i])}
     return [new for i, op in enumerate(ops) for new in (op, *(more if i in ends else ()))]
 
 
 # Memory and calls
 
-
-def pin() -> Change:
-    """Pin all host memory. The call of a copy that was pageable takes the profile's time."""
-    return Change(
-        "--pin",
-        lambda work: _still_ordered(work, calls.pinned(work.schedule)),
-        "allocate the host buffers as pinned memory",
-        of_config=lambda _: {"memory": "pinned"},
-        of_loop=_setting("pin_memory=True", is_pinned=True),
-    )
+PIN = Change(  # the call of a copy that was pageable takes the profile's time
+    "--pin",
+    _reissued(calls.pinned),
+    "allocate the host buffers as pinned memory",
+    of_config=lambda _: {"memory": "pinned"},
+    of_loop=_setting("pin_memory=True", is_pinned=True),
+)
 
 
 def pageable(meant: Work, level: float) -> Work:
-    """Undo :func:`pin`: the host memory is pageable, warm (0.0) or cold (1.0)."""
+    """Undo :data:`PIN`: the host memory is pageable, warm (0.0) or cold (1.0)."""
     if meant.pipeline is not None:
         made = meant.with_options(memory="pageable")
     else:
@@ -313,32 +273,33 @@ def pageable(meant: Work, level: float) -> Work:
     return made._replace(device=with_values(meant.device, rates))
 
 
-def keep() -> Change:
-    """Keep on the card what a step copies back and the next one copies to the card again."""
-    words = "keep on the card what comes back and goes up again"
-    return Change("--keep", lambda work: work.issued(*calls.kept_on_card(work.schedule)), words, ONLY_PASSED_ON)
+# What a step copies back and the next one copies to the card again stays on the card.
+KEEP = Change(
+    "--keep",
+    lambda work: work.issued(*calls.kept_on_card(work.schedule)),
+    "keep on the card what comes back and goes up again",
+    ONLY_PASSED_ON,
+)
 
 
-def off_legacy() -> Change:
-    """Issue the legacy default stream's ops elsewhere, and make all streams non-blocking."""
+def _off_legacy_words(work: Work, _: Work) -> str:
+    unknown = programs.orders_unknown(work.schedule)
+    where = "the streams of the ops before them" if unknown else "a stream of their own"
+    events = ", with events where ops need each other" * (programs.has_legacy(work.schedule) and not unknown)
+    return f"issue the legacy default stream's ops in {where}, make all streams non-blocking{events}"
 
-    def does(work: Work) -> str:
-        unknown = orders_unknown(work.schedule)
-        where = "the streams of the ops before them" if unknown else "a stream of their own"
-        events = ", with events where ops need each other" * (has_legacy(work.schedule) and not unknown)
-        return f"issue the legacy default stream's ops in {where}, make all streams non-blocking{events}"
 
-    return Change("--off-legacy", lambda work: _still_ordered(work, without_legacy(work.schedule)), does)
+OFF_LEGACY = Change("--off-legacy", _reissued(programs.without_legacy), _off_legacy_words)
 
 
 def kernels_in_legacy(meant: Work, _: float) -> Work:
-    """Undo :func:`off_legacy`: kernels are in the default stream. Ordinary streams wait for it, so nothing races."""
+    """Undo :data:`OFF_LEGACY`: kernels are in the default stream. Ordinary streams wait for it, so nothing races."""
     ops = (replace(op, stream=LEGACY_STREAM) if isinstance(op, Kernel) else op for op in meant.schedule.ops)
     return _beside_legacy(meant, ops)
 
 
 def short_in_legacy(meant: Work, _: float) -> Work:
-    """Undo :func:`off_legacy` for a short kernel, or a cudaMemset, behind each chunk."""
+    """Undo :data:`OFF_LEGACY` for a short kernel, or a cudaMemset, behind each chunk."""
     short = Kernel(stream=LEGACY_STREAM, name="kernel in the default stream", duration_s=SHORT_S)
     return _beside_legacy(meant, _behind_chunks(meant, short)) if len(meant.schedule.used_streams) > 1 else meant
 
@@ -349,57 +310,55 @@ def _beside_legacy(meant: Work, ops: Iterable[Op]) -> Work:
     return undone(meant, ops, streams=("blocking",) * len(meant.schedule.streams))
 
 
-def make_async() -> Change:
-    """Let no copy hold the host, nor a synchronisation with its stream right behind the copy."""
-    return Change(
-        "--async",
-        lambda work: _still_ordered(work, calls.asynchronous(work.schedule)),
-        "use asynchronous copies",
-        _of_results(READS_NO_RESULT),
-        _depth_first,
-        _setting("non_blocking=True", non_blocking=True),
-    )
-
-
-def blocking(meant: Work, _: float) -> Work:
-    """Undo :func:`make_async`: each copy holds the host."""
-    return undone(meant, (replace(op, blocking=True) if isinstance(op, Copy) else op for op in meant.schedule.ops))
-
-
-def drop_sync() -> Change:
-    """Let the host wait only at the end."""
-    return Change(
-        "--drop-sync",
-        lambda work: _still_ordered(work, calls.without_host_waits(work.schedule)),
-        "use asynchronous copies and synchronise once at the end",
-        _of_results(NEEDS_NO_RESULT),
-        _depth_first,
-        _setting("the loss read once in a while", LATER, reads_loss=False),
-    )
-
-
-def waiting(meant: Work, _: float) -> Work:
-    """Undo :func:`drop_sync`: the host waits behind each chunk."""
-    return undone(meant, _behind_chunks(meant, Synchronize()))
-
-
 def _depth_first(config: Config) -> dict[str, Any]:
     """Return the fields of a pipeline with nothing that holds its host, if that is not pageable memory."""
     return {"order": "depth-first"} if config.issued.is_blocking else {}
 
 
-def pool() -> Change:
-    """Allocate memory once before, or from a pool. No free then waits for the card."""
-    return Change(
-        "--pool",
-        lambda work: work.issued(calls.pooled(work.schedule)),
-        "allocate memory once, or from a pool (cudaMallocAsync), and free nothing in between",
-        lambda work: READS_NO_RESULT if any(stage_of(op) == COPIES_BACK for op in work.schedule.ops) else "",
-    )
+ASYNC = Change(  # no copy holds the host, nor a synchronisation with its stream right behind it
+    "--async",
+    _reissued(calls.asynchronous),
+    "use asynchronous copies",
+    _of_results(READS_NO_RESULT),
+    _depth_first,
+    _setting("non_blocking=True", non_blocking=True),
+)
+
+
+def blocking(meant: Work, _: float) -> Work:
+    """Undo :data:`ASYNC`: each copy holds the host."""
+    return undone(meant, (replace(op, blocking=True) if isinstance(op, Copy) else op for op in meant.schedule.ops))
+
+
+DROP_SYNC = Change(  # the host waits only at the end
+    "--drop-sync",
+    _reissued(calls.without_host_waits),
+    "use asynchronous copies and synchronise once at the end",
+    _of_results(NEEDS_NO_RESULT),
+    _depth_first,
+    _setting("the loss read once in a while", LATER, reads_loss=False),
+)
+
+
+def waiting(meant: Work, _: float) -> Work:
+    """Undo :data:`DROP_SYNC`: the host waits behind each chunk."""
+    return undone(meant, _behind_chunks(meant, Synchronize()))
+
+
+def _of_copies_back(work: Work, _: Work) -> str:
+    return READS_NO_RESULT if programs.COPIES_BACK in map(programs.stage_of, work.schedule.ops) else ""
+
+
+POOL = Change(  # no free waits for the card
+    "--pool",
+    lambda work: work.issued(calls.pooled(work.schedule)),
+    "allocate memory once, or from a pool (cudaMallocAsync), and free nothing in between",
+    _of_copies_back,
+)
 
 
 def allocating(meant: Work, level: float) -> Work:
-    """Undo :func:`pool`: memory is allocated before each chunk and freed behind it (not behind the last)."""
+    """Undo :data:`POOL`: memory is allocated before each chunk and freed behind it (not behind the last)."""
     least, most = ALLOCATION_S
     copied = sum(op.bytes for op in meant.schedule.ops if isinstance(op, Copy))
     chunks = 1 + len(_behind_chunks(meant, Synchronize())) - len(meant.schedule.ops)
@@ -408,22 +367,21 @@ def allocating(meant: Work, level: float) -> Work:
     return undone(meant, [work, *_behind_chunks(meant, Synchronize(name="cudaFree"), work)])
 
 
-def warm_calls() -> Change:
-    """Make calls once before that hold the host far longer than others of their kind."""
+def _slow_call_words(work: Work, _: Work) -> str:
+    ops = work.schedule.ops
+    slowest, *others = sorted(calls.slow_calls(work), key=lambda i: -(ops[i].call_s or 0.0))
+    op, more = ops[slowest], f", and {len(others)} more" * bool(others)
+    launching = f" to launch {shown(op.name)}" if isinstance(op, Kernel) else ""
+    held = f"held the host for {format_seconds(op.call_s or 0.0)}{launching}{more}"
+    return f"make the call once before: {call_name(op)} of ops[{slowest}] {held}"
 
-    def does(work: Work) -> str:
-        ops = work.schedule.ops
-        slow = sorted(calls.slow_calls(work), key=lambda i: -(ops[i].call_s or 0.0))
-        op, more = ops[slow[0]], f", and {len(slow) - 1} more" if len(slow) > 1 else ""
-        launching = f" to launch {shown(op.name)}" if isinstance(op, Kernel) else ""
-        held = f"held the host for {format_seconds(op.call_s or 0.0)}{launching}{more}"
-        return f"make the call once before: {call_name(op)} of ops[{slow[0]}] {held}"
 
-    return Change("--warm-calls", lambda work: work.issued(calls.without_slow_calls(work)), does)
+# Calls that hold the host far longer than others of their kind are made once before.
+WARM_CALLS = Change("--warm-calls", lambda work: work.issued(calls.without_slow_calls(work)), _slow_call_words)
 
 
 def first_run(meant: Work, level: float) -> Work:
-    """Undo :func:`warm_calls`: the host loads a module before the first launch; without kernels, at its start."""
+    """Undo :data:`WARM_CALLS`: the host loads a module before the first launch; without kernels, at its start."""
     (least, most), ops = FIRST_RUN_S, meant.schedule.ops
     first = next((i for i, op in enumerate(ops) if isinstance(op, Kernel)), 0)
     loading = HostWork(least + level * (most - least), "loading the module")
@@ -435,7 +393,7 @@ def workers(count: int) -> Change:
     words = counted(count, "worker")
     return Change(
         f"--workers {count}",
-        lambda work: work.issued(with_workers(work.schedule, count)),
+        lambda work: work.issued(calls.with_workers(work.schedule, count)),
         f"load the data in {words}",
         f"{LOADS_ALONE} and {CORES}",
         of_loop=_setting(words, CORES, workers=count),
@@ -451,9 +409,9 @@ def chunks(count: int) -> Change:
     def make(work: Work) -> Work:
         known = dependences_of(work.first).shared.values() if work.first else ()  # another change may hide it
         made = work.schedule if is_by_steps(work.schedule) else calls.slow_calls_apart(work)
-        return work.issued(made).issued(*in_chunks(made, count, frozenset(chain.from_iterable(known))))
+        return work.issued(made).issued(*cutting.in_chunks(made, count, frozenset(chain.from_iterable(known))))
 
-    def needs(work: Work) -> str:
+    def needs(work: Work, _: Work) -> str:
         schedule = work.schedule
         is_known = work.pipeline or chunk_count(schedule) == count or not dependences_of(schedule).unnamed
         return "" if is_known else CAN_BE_CUT
@@ -472,15 +430,13 @@ def not_cut(meant: Work, _: float) -> Work:
 def streams(count: int) -> Change:
     """Deal the chunks out to ``count`` streams in turn."""
 
-    def does(work: Work) -> str:
+    def does(work: Work, _: Work) -> str:
         config = work.pipeline.config if work.pipeline else None
-        now = config.streams if config else len(working_streams(work.schedule))
+        now = config.streams if config else len(programs.working_streams(work.schedule))
         if count < now:
             return f"use {counted(count, 'stream')} instead of {now}"
         depth_first = " depth-first" if config and config.issued.own_streams else ""
-        slots = config.slots if config and config.order == "prefetch" else None
-        kept = f" with {counted(slots, 'device buffer')}" if slots else ""
-        return f"issue chunks{depth_first} in {counted(count, 'non-blocking stream')} in turn{kept}"
+        return f"issue chunks{depth_first} in {counted(count, 'non-blocking stream')} in turn"
 
     def of_config(config: Config) -> dict[str, Any]:
         order = "depth-first" if config.issued.own_streams else config.order
@@ -488,7 +444,7 @@ def streams(count: int) -> Change:
 
     return Change(
         f"--streams {count}",
-        lambda work: work.issued(in_streams(work.schedule, count)),
+        lambda work: work.issued(cutting.in_streams(work.schedule, count)),
         does,
         of_config=of_config,
     )
@@ -512,7 +468,7 @@ def order(name: str) -> Change:
     said = "breadth-first in rounds of one chunk a stream" if name == IN_ROUNDS else name
     return Change(
         f"--order {name}",
-        lambda work: work.issued(*in_order(work.schedule, name)),
+        lambda work: work.issued(*cutting.in_order(work.schedule, name)),
         f"issue the same ops in another order: {said}",
         of_config=lambda config: {"order": name} if {name, config.order} <= ISSUE_ORDERS else None,
     )
@@ -530,7 +486,7 @@ def prefetch(depth: int) -> Change:
     """Copy the input of the next ``depth`` steps beside this step's work."""
 
     def make(work: Work) -> Work:
-        made, numbers = prefetched(work.schedule, depth)
+        made, numbers = cutting.prefetched(work.schedule, depth)
         works = [(i,) for i in numbers if i >= 0 and is_work(work.schedule.ops[i])]
         return work.issued(still_ordered(work.schedule, made), works)
 
@@ -539,7 +495,7 @@ def prefetch(depth: int) -> Change:
             raise InputError("a training loop copies one batch ahead; give --prefetch 1")
         has_one = was.loop.issue == "copy first"
         words, needs = ("the step issued before the next copy", "") if has_one else ("a prefetcher", TWO_BATCHES)
-        return OfLoop(was.with_fields(issue="step first", non_blocking=True), words, needs)
+        return was.with_fields(issue="step first", non_blocking=True), words, needs
 
     buffers = "a second device buffer" if depth == 1 else f"{depth} more device buffers"
     of = "step's" if depth == 1 else f"{depth} steps'"
@@ -553,74 +509,53 @@ def prefetch(depth: int) -> Change:
     )
 
 
-def drop_waits() -> Change:
-    """Drop all waits except those that the data needs."""
-    words = "drop waits that the data does not need"
-    return Change("--drop-waits", lambda work: work.issued(without_needless_waits(work.schedule)), words)
+DROP_WAITS = Change(
+    "--drop-waits",
+    lambda work: work.issued(cutting.without_needless_waits(work.schedule)),
+    "drop waits that the data does not need",
+)
 
 
 def buffers(times: int) -> Change:
     """Give chunks ``times`` as many of the device buffers that they use one after another; 0: one for each chunk."""
 
-    def make(work: Work) -> Work:
-        pipeline = work.pipeline
-        if pipeline is None:
-            return work.issued(with_buffers(work.schedule, times))
-        slots = pipeline.config.slots
-        if slots is None or slots * max(times, 1) >= pipeline.config.chunks:
+    def of_config(config: Config) -> dict[str, Any]:
+        slots = config.slots
+        if slots is None or slots * max(times, 1) >= config.chunks:
             raise InputError("--buffers: no buffer is used twice that could be more of them")
-        if not times:
-            return work.with_options(buffers=pipeline.config.chunks if pipeline.config.order == "prefetch" else None)
-        return work.with_options(buffers=times * slots)
+        own = config.chunks if config.order == "prefetch" else None
+        return {"buffers": times * slots if times else own}
 
-    def does(work: Work) -> str:
-        made = make(work)
-        more = format_bytes(made.schedule.device_bytes - work.schedule.device_bytes)
-        several = f"{times} device buffers in turn for each that they share" if times else "device buffers of their own"
-        return f"give chunks {several} ({more} more)"
-
-    return Change(f"--buffers {times}", make, does)
+    several = f"{times} device buffers in turn for each that they share" if times else "device buffers of their own"
+    return Change(
+        f"--buffers {times}",
+        lambda work: work.issued(cutting.with_buffers(work.schedule, times)),
+        _with_memory(f"give chunks {several}"),
+        of_config=of_config,
+    )
 
 
 def depth(count: int) -> Change:
     """Stream layers through ``count`` buffers."""
-
-    def does(work: Work) -> str:
-        source = _layers_of(work)
-        return f"stream the layers through {count} buffers in place of {source.config.slots(source.layers)}"
-
-    return _placed(f"--depth {count}", does, depth=count)
+    return _placed(f"--depth {count}", f"stream the layers through {counted(count, 'buffer')}", depth=count)
 
 
 def resident(names: Sequence[str]) -> Change:
     """Keep the layers of these ``names`` on the card, and stream the others."""
-
-    def does(work: Work) -> str:
-        steps = len(_layers_of(work).layers.steps)
-        return f"keep {'all' if len(names) == steps else f'{len(names)} of {steps}'} layers on the card"
-
-    return _placed(f"--resident {','.join(names)}", does, resident=tuple(names))
+    words = f"keep {counted(len(names), 'layer')} on the card"
+    return _placed(f"--resident {','.join(names)}", words, resident=tuple(names))
 
 
-def _placed(option: str, does: Callable[[Work], str], **fields: Any) -> Change:
+def _placed(option: str, words: str, **fields: Any) -> Change:
     """Return the change that gives the placement of layers other ``fields``."""
 
     def make(work: Work) -> Work:
-        source = _layers_of(work)
-        config = replace(source.config, **fields)
-        return Work(config.schedule(source.layers), work.device, LayersSource(source.layers, config))
+        if not isinstance(work.source, LayersSource):
+            raise InputError("the program streams no layers")
+        layers, config = work.source.layers, replace(work.source.config, **fields)
+        return Work(config.schedule(layers), work.device, LayersSource(layers, config))
 
-    def words(work: Work) -> str:
-        more = make(work).schedule.device_bytes - work.schedule.device_bytes
-        return f"{does(work)} ({format_bytes(abs(more))} {'less' if more < 0 else 'more'})"
-
-    return Change(option, make, words)
-
-
-def _layers_of(work: Work) -> LayersSource:
-    if not isinstance(work.source, LayersSource):
-        raise InputError("the program streams no layers")
-    return work.source
+    return Change(option, make, _with_memory(words))
 
 
 # What calls and kernels take
@@ -644,10 +579,8 @@ def of_a_library(meant: Work, level: float) -> Work:
 
 def _cheaper(op: Op, factor: float) -> Op:
     if isinstance(op, HostWork):
-        return replace(op, duration_s=op.duration_s * factor) if is_of_a_call(op) else op
-    if isinstance(op, WaitThread) or op.call_s is None:
-        return op
-    return replace(op, call_s=op.call_s * factor)
+        return replace(op, duration_s=op.duration_s * factor) if programs.is_of_a_call(op) else op
+    return replace(op, call_s=op.call_s * factor) if op.call_s else op
 
 
 def kernels(pattern: str, factor: float, text: str) -> Change:
@@ -669,26 +602,18 @@ def kernels(pattern: str, factor: float, text: str) -> Change:
     return Change(f"--kernel {text}", make)
 
 
-# Graphs
+# Graphs: the program is captured once and launched once, or what comes again between two waits is launched each time.
 
 
-def graph() -> Change:
-    """Capture the program once and launch it once. The host does nothing in between."""
-
-    def make(work: Work) -> Work:
-        if orders_unknown(work.schedule):
-            raise InputError("no graph can hold the legacy default stream's order; add --off-legacy")
-        schedule = legacy_apart(work.schedule) if 0 in work.schedule.used_streams else work.schedule
-        ops = (op for op in schedule.ops if not isinstance(op, HostWork | Synchronize | WaitThread))
-        kept = [_captured(op, work.device.compute.graph_gap_s) for op in ops]
-        return _still_ordered(work, replace(schedule, ops=(*kept, Synchronize()), launch="graph"))
-
-    def needs(work: Work) -> str:
-        ops = work.schedule.ops
-        works = any(isinstance(op, HostWork | WaitThread) for op in ops) or 0 in work.schedule.used_streams
-        return NEEDS_NO_HOST if works or calls.has_host_waits(work.schedule) else ""
-
-    return Change("--graph", make, "launch it as a CUDA graph", needs, lambda _: {"launch": "graph"})
+def _as_graph(work: Work) -> Work:
+    if programs.orders_unknown(work.schedule):
+        raise InputError("no graph can hold the legacy default stream's order; add --off-legacy")
+    in_legacy = LEGACY_STREAM in work.schedule.used_streams
+    schedule = programs.legacy_apart(work.schedule) if in_legacy else work.schedule
+    ops = (op for op in schedule.ops if not isinstance(op, HostOp))
+    kept = [_captured(op, work.device.compute.graph_gap_s) for op in ops]
+    captured = replace(schedule, ops=(*kept, Synchronize()), launch="graph")
+    return work.issued(still_ordered(work.schedule, captured))
 
 
 def _captured(op: Op, gap_s: float) -> Op:
@@ -700,27 +625,32 @@ def _captured(op: Op, gap_s: float) -> Op:
     return replace(captured, duration_s=max(SHORTEST_KERNEL_S, captured.duration_s - held_s))
 
 
-def live() -> Change:
-    """Issue the ops of a graph one by one."""
-    return Change(
-        "--live",
-        lambda work: work._replace(schedule=replace(work.schedule, launch="live")),
-        "issue its ops one by one, without the graph",
-        of_config=lambda _: {"launch": "live"},
-    )
+def of_the_host(work: Work, _: Work | None = None) -> str:
+    """Return the condition of a graph of the whole program; "" if its host does nothing between its calls."""
+    ops = work.schedule.ops
+    works = any(isinstance(op, HostOp) and not isinstance(op, Synchronize) for op in ops)
+    holds = LEGACY_STREAM in work.schedule.used_streams or calls.has_host_waits(work.schedule)
+    return NEEDS_NO_HOST if works or holds else ""
 
 
-def step_graphs() -> Change:
-    """Capture what comes again between two waits once, and launch it each time."""
+def _as_step_graphs(work: Work) -> Work:
+    if work.schedule.launch == "graph":
+        raise InputError("--step-graphs: the program is one CUDA graph already; issue it op by op with --live")
+    if programs.has_legacy(work.schedule):
+        raise InputError("--step-graphs: no graph can hold the legacy default stream's order; add --off-legacy")
+    return work.issued(still_ordered(work.schedule, calls.with_step_graphs(work.schedule, work.device)))
 
-    def make(work: Work) -> Work:
-        if work.schedule.launch == "graph":
-            raise InputError("--step-graphs: the program is one CUDA graph already; issue it op by op with --live")
-        if has_legacy(work.schedule):
-            raise InputError("--step-graphs: no graph can hold the legacy default stream's order; add --off-legacy")
-        return _still_ordered(work, calls.with_step_graphs(work.schedule, work.device))
 
-    return Change("--step-graphs", make, "launch what comes again between two waits as a CUDA graph", SAME_CALLS)
+GRAPH = Change("--graph", _as_graph, "launch it as a CUDA graph", of_the_host, lambda _: {"launch": "graph"})
+STEP_GRAPHS = Change(
+    "--step-graphs", _as_step_graphs, "launch what comes again between two waits as a CUDA graph", SAME_CALLS
+)
+LIVE = Change(
+    "--live",
+    lambda work: work._replace(schedule=replace(work.schedule, launch="live")),
+    "issue its ops one by one, without the graph",
+    of_config=lambda _: {"launch": "live"},
+)
 
 
 # The device
@@ -742,5 +672,5 @@ def _of_device(option: str, words: str, other: Callable[[Device], Device]) -> Ch
         option,
         lambda work: work._replace(device=other(work.device)),
         words,
-        of_loop=lambda was: OfLoop(replace(was, card=other(was.card)), words),
+        of_loop=lambda was: (replace(was, card=other(was.card)), words, ""),
     )

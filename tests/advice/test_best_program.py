@@ -95,7 +95,7 @@ def test_what_is_used_is_never_slower_and_takes_what_whatif_says(
 def test_of_whole_steps_no_way_is_overlooked_by_more_than_a_tenth(schedule: program.Schedule, device: object) -> None:
     """Every number of streams up to the steps and every depth, one by one, beside what was found."""
     found = best_program(schedule, device, True, most_chunks=1)  # type: ignore[arg-type]
-    fixed = (make.pin(), make.make_async(), make.drop_sync())
+    fixed = (make.PIN, make.ASYNC, make.DROP_SYNC)
     several = [(*fixed, make.streams(count)) for count in range(1, 7)]
     several += [(*fixed, make.prefetch(depth)) for depth in range(1, 6)]
     times = [what_if(schedule, device, changes, True).together.takes_s for changes in several]  # type: ignore[arg-type]

@@ -35,7 +35,7 @@ def test_each_change_gains_what_is_promised_and_none_is_faster_than_the_fastest(
 ) -> None:
     before, found = simulate(schedule, device).makespan_s, advise(schedule, device)
     for trial in found.trials:
-        assert trial.takes_s == simulate(*trial.made.work[:2]).makespan_s
+        assert trial.takes_s == simulate(*trial.work[:2]).makespan_s
         assert trial.saved_s() == pytest.approx(before - trial.takes_s, abs=1e-12)
         assert trial.condition or found.fastest is None or trial.takes_s >= found.fastest.takes_s
     fastest = found.fastest.takes_s if found.fastest else before
@@ -57,7 +57,7 @@ def test_a_loop_whose_host_works_is_put_right_and_works_as_much_for_each_chunk(
         assert abs(amounts(changed)["host"] - works) <= len(changed), trial.text  # rounded one by one
     found = explain(schedule, device, source)
     if best := found.tried.fastest:
-        took = ticks(simulate(*best.made.work[:2]).makespan_s)
+        took = ticks(simulate(*best.work[:2]).makespan_s)
         assert took == ticks(found.makespan_s) - ticks(best.saved_s()) < ticks(found.makespan_s)
 
 

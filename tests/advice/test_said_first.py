@@ -13,6 +13,7 @@ from race_oracle import races
 from strategies import devices, schedules
 
 from streamsim.advice import advise, explain, what_if
+from streamsim.analysis import CAUSES
 from streamsim.cli.whatif import _changes, whatif_command
 from streamsim.device import Device, load_device, with_memory_limit
 from streamsim.errors import InputError
@@ -110,7 +111,7 @@ def test_kernels_launched_without_a_stream_are_told_of_the_legacy_default_stream
     assert found.first is not None
     assert found.losses[0].cause == "legacy-stream"
     assert found.first.saved_s() > 0.03 * found.makespan_s
-    assert 0 not in found.first.made.work.schedule.used_streams
+    assert 0 not in found.first.work.schedule.used_streams
     assert (not found.first.condition) == named  # what its kernels need of each other, memory alone can say
 
 
@@ -159,7 +160,7 @@ def test_what_comes_back_and_goes_up_again_is_kept_on_the_card(
     assert found.first is not None
     assert found.first.options[0] == "--keep"
     assert found.first.condition.startswith("each copy to the card has the bytes that just came back")
-    kept = [op for op in what_if(schedule, H200, [make.keep()]).work.schedule.ops if isinstance(op, Copy | Kernel)]
+    kept = [op for op in what_if(schedule, H200, [make.KEEP]).work.schedule.ops if isinstance(op, Copy | Kernel)]
     assert kept == [ops[0], *ops[1::4], ops[-2]]
 
 
@@ -219,7 +220,7 @@ def test_a_workload_whose_steps_stay_in_order_is_never_told_to_run_them_side_by_
 ) -> None:
     workload = replace(Workload(MI, (4,), (4,), (WorkloadKernel(duration_s=1e-3),)), host_work_s=host_s, in_order=True)
     for trial in advise(config.schedule(workload), H200, Source(workload, config)).trials:
-        of_kernels = {op.stream for op in trial.made.work.schedule.ops if isinstance(op, Kernel)}
+        of_kernels = {op.stream for op in trial.work.schedule.ops if isinstance(op, Kernel)}
         assert len(of_kernels) == 1, trial.text
     with pytest.raises(InputError, match="in_order = true"):
         replace(config, order="depth-first", chunks=4, streams=2).schedule(workload)
@@ -252,9 +253,9 @@ def test_a_value_read_back_in_every_step_leaves_a_graph_of_each_step() -> None:
     assert found.first is not None
     assert found.first.text.startswith("launch what comes again between two waits as a CUDA graph")
     assert found.first.condition == "the calls that come again are the same each time"
-    done = simulate(*found.first.made.work[:2])
+    done = simulate(*found.first.work[:2])
     assert done.makespan_s < 0.3 * found.makespan_s
-    kinds = [(type(op), getattr(op, "name", "")) for op in found.first.made.work.schedule.ops]
+    kinds = [(type(op), getattr(op, "name", "")) for op in found.first.work.schedule.ops]
     assert kinds == [(type(op), getattr(op, "name", "")) for op in schedule.ops]
 
 
@@ -290,7 +291,7 @@ def test_the_cause_that_binds_is_named_where_no_change_removes_it() -> None:
     found = explain(replace(schedule, ops=(*ops, schedule.ops[-1])), H200)
     first = found.losses[0]
     assert first.cause == "host-work"
-    assert f"{first.title}: {first.meaning}" in found.advice
+    assert f"{first.title}: {CAUSES[first.cause].meaning}" in found.advice
 
 
 # Layers
@@ -308,7 +309,7 @@ def test_layers_are_never_cut_nor_run_side_by_side(memory: Any, depth: int) -> N
     weights = {op.bytes for op in schedule.ops if isinstance(op, Copy)}
     names = [op.name for op in schedule.ops if isinstance(op, Kernel)]
     for trial in advise(schedule, H200, LayersSource(layers, config)).trials:
-        ops = trial.made.work.schedule.ops
+        ops = trial.work.schedule.ops
         assert {op.bytes for op in ops if isinstance(op, Copy)} <= weights
         assert [op.name for op in ops if isinstance(op, Kernel)] == names
         assert len({op.stream for op in ops if isinstance(op, Kernel)}) == 1
@@ -324,4 +325,4 @@ def test_layers_in_one_buffer_are_told_to_take_two_or_to_stay(room: int, meant: 
         config.schedule(layers), with_memory_limit(load_device("ideal"), room * 64 * MI), LayersSource(layers, config)
     )
     assert found.first is not None
-    assert found.first.made.work.schedule == meant.schedule(layers)
+    assert found.first.work.schedule == meant.schedule(layers)

@@ -95,7 +95,7 @@ def test_rounds_count_before_which_the_host_was_as_fast_as_before_the_recorded_o
 
 
 BEFORE_S, AFTER_S = 5.393e-3, 2.119e-3  # of the guide's programs: docs/my-program-does-not-overlap.md
-CHANGED = Pair("guide before", "guide after", (make.make_async(), make.drop_sync(), make.streams(4)))
+CHANGED = Pair("guide before", "guide after", (make.ASYNC, make.DROP_SYNC, make.streams(4)))
 
 
 @pytest.fixture(scope="module")

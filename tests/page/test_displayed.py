@@ -29,7 +29,7 @@ def values() -> dict[str, Any]:
         prediction,
         streamsim.explain(PIPELINE, device),
         prediction.timeline,
-        streamsim.what_if(PIPELINE, device, [make.graph()]),
+        streamsim.what_if(PIPELINE, device, [make.GRAPH]),
         streamsim.best(WORKLOAD, device, streamsim.Grid(chunks=(1, 2, 4), streams=(1, 2))),
         streamsim.diagnose(PIPELINE, device, 2 * prediction.makespan_s),
         streamsim.loop_advice(loop, device),

@@ -129,7 +129,7 @@ DOORS: dict[str, Callable[[Any], object]] = {
     "timed_alone": lambda device: timed_alone(TIMED_WITH_EVENTS, device),
     "changed": lambda device: changed(device, {"h2d.latency_s": 1e-6}),
     "link_words": link_words,
-    "what_if": lambda device: what_if(SCHEDULE, device, [make.graph()]).to_json(),
+    "what_if": lambda device: what_if(SCHEDULE, device, [make.GRAPH]).to_json(),
     "diagnose": lambda device: diagnose(WORKLOAD, device, 1e-3).to_json(),
     "loop_advice": lambda device: loop_advice(Loop(batch=2, batch_bytes=1 << 20, step_s=1e-3), device).to_json(),
     "best_program": lambda device: best_program(depth_first(WORKLOAD, 3, 1), device).to_json(),

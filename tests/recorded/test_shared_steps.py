@@ -71,11 +71,11 @@ def test_the_best_way_is_no_slower(name: str) -> None:
     assert name != "infer-pinned-4streams" or found.simplest.config.changes == ()
 
 
-ASYNC, TWO, FOUR = (make.make_async(),), (make.streams(2),), (make.streams(4),)
+ASYNC, TWO, FOUR = (make.ASYNC,), (make.streams(2),), (make.streams(4),)
 FAMILY = {  # from which program, to which, by what changes
-    "async": ("infer-pageable", "infer-pinned-async", (make.pin(), *ASYNC)),
-    "two streams": ("infer-pageable", "infer-pinned-2streams", (make.pin(), *ASYNC, *TWO)),
-    "four streams": ("infer-pageable", "infer-pinned-4streams", (make.pin(), *ASYNC, *FOUR)),
+    "async": ("infer-pageable", "infer-pinned-async", (make.PIN, *ASYNC)),
+    "two streams": ("infer-pageable", "infer-pinned-2streams", (make.PIN, *ASYNC, *TWO)),
+    "four streams": ("infer-pageable", "infer-pinned-4streams", (make.PIN, *ASYNC, *FOUR)),
     "blocking to async": ("infer-pinned-blocking", "infer-pinned-async", ASYNC),
     "blocking to two": ("infer-pinned-blocking", "infer-pinned-2streams", (*ASYNC, *TWO)),
     "blocking to four": ("infer-pinned-blocking", "infer-pinned-4streams", (*ASYNC, *FOUR)),

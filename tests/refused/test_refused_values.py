@@ -147,7 +147,7 @@ ADVICE: Refused = [
     ),
     (lambda: what_if(TWO_STEPS, DEVICE, [change.streams(2)]), "--streams 2: nothing in the schedule ...--independent"),
     (lambda: what_if(TWO_STEPS, DEVICE, [change.chunks(3)], True), "...cannot be made 3: give a multiple of 2"),
-    (lambda: what_if(PAGEABLE, DEVICE, [change.graph()]), "...blocking or pageable"),
+    (lambda: what_if(PAGEABLE, DEVICE, [change.GRAPH]), "...blocking or pageable"),
     (lambda: interval(plan(h2d(1, 10)), IDEAL), NO_SPREAD),
     (lambda: explain(plan(program.Kernel(1, "mine", 100)), IDEAL), "...no cost for it"),
 ]

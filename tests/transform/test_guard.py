@@ -97,8 +97,8 @@ def _copies(draw: st.DrawFn, direction: Any, n_bytes: int, stream: int, how: str
 
 
 CHANGES = st.one_of(
-    st.sampled_from((make.pin(), make.make_async(), make.drop_sync(), make.off_legacy(), make.drop_waits())),
-    st.sampled_from((make.graph(), make.step_graphs(), make.buffers(2), make.buffers(0))),
+    st.sampled_from((make.PIN, make.ASYNC, make.DROP_SYNC, make.OFF_LEGACY, make.DROP_WAITS)),
+    st.sampled_from((make.GRAPH, make.STEP_GRAPHS, make.buffers(2), make.buffers(0))),
     st.sampled_from((make.order("depth-first"), make.order("breadth-first"), make.chunks(2), make.chunks(4))),
     st.builds(make.streams, st.integers(1, 4)),
     st.builds(make.prefetch, st.integers(1, 2)),
@@ -247,7 +247,7 @@ def test_what_explain_proposes_without_a_condition_loses_no_order(schedule: Sche
     sound = repaired(schedule, check(schedule))
     for loss in explain(schedule, DEVICE).losses:
         if loss.best is not None:
-            made = loss.best.made.work.schedule
+            made = loss.best.work.schedule
             assert not list(lost(sound, made, (), "(a prefetcher)" in loss.remedy)), loss.remedy
 
 
@@ -280,7 +280,7 @@ def test_a_copy_is_not_made_ahead_into_a_buffer_that_unnamed_kernels_may_read(op
     """A kernel that names no memory cannot be given a second buffer. Of two by hand, the other one is free."""
     schedule = plan(*ops, Synchronize(), streams=1, buffers=(*CARD, *HOST))
     if (ops, depth) == (TWO_BUFFERS, 1):
-        assert what_if(schedule, DEVICE, [make.prefetch(1)]).together.made.assumes == (make.IN_TIME,)
+        assert what_if(schedule, DEVICE, [make.prefetch(1)]).together.assumes == (make.IN_TIME,)
     else:
         with pytest.raises(InputError, match=r"^--prefetch \d: ops\[\d\] would not wait for ops\[\d\], .*: name "):
             what_if(schedule, DEVICE, [make.prefetch(depth)], independent=True)
@@ -289,9 +289,9 @@ def test_a_copy_is_not_made_ahead_into_a_buffer_that_unnamed_kernels_may_read(op
 def test_copies_of_a_loop_that_copies_nothing_back_are_made_ahead_without_a_condition() -> None:
     """Each step's input comes from the host, and the prefetcher has a buffer for it."""
     ops = [op for _ in range(3) for op in (IN, kernel(1, 100))]
-    assert what_if(plan(*ops, Synchronize()), DEVICE, [make.prefetch(1)]).together.made.assumes == ()
+    assert what_if(plan(*ops, Synchronize()), DEVICE, [make.prefetch(1)]).together.assumes == ()
     ops = [op for _ in range(3) for op in (IN, kernel(1, 100), BACK)]
-    assert what_if(plan(*ops, Synchronize()), DEVICE, [make.prefetch(1)]).together.made.assumes == (make.IN_TIME,)
+    assert what_if(plan(*ops, Synchronize()), DEVICE, [make.prefetch(1)]).together.assumes == (make.IN_TIME,)
 
 
 HELD = replace(BACK, blocking=True)
@@ -303,7 +303,7 @@ def test_what_is_kept_on_the_card_is_used_in_its_order(steps: int, change: Chang
     """Each step works on what the step before has left there, if no condition says that the two are independent."""
     ops = [op for k in range(steps) for op in (IN, kernel(1, 100, name=f"k{k}"), HELD)]
     with suppress(InputError):
-        made = changed_by([make.keep(), change], Work(plan(*ops, Synchronize(), streams=1), DEVICE))
+        made = changed_by([make.KEEP, change], Work(plan(*ops, Synchronize(), streams=1), DEVICE))
         assert "--keep" in made.options
         graph = Graph(made.work.schedule)
         for a, b in pairwise(_images(op, made.work.schedule) for op in ops if isinstance(op, Kernel)):
@@ -319,8 +319,8 @@ LEGACY = (kernel(1, 100), kernel(2, 10), kernel(0, 10), kernel(2, 1))
         (plan(kernel(1, 10), HELD, kernel(2, 100)), make.order("breadth-first"), {ORDERS_NO_STREAMS}),
         (plan(kernel(2, 100), h2d(1, 100), d2h(1, 101), h2d(2, 102)), make.order("breadth-first"), {INDEPENDENT}),
         (plan(*LEGACY, kind="blocking"), make.streams(2), {NEEDS_NO_LEGACY}),
-        (plan(*LEGACY, kind="blocking"), make.off_legacy(), {NEEDS_NO_LEGACY}),
-        (plan(kernel(1, 10), HELD, kernel(2, 100)), make.make_async(), {ORDERS_NO_STREAMS}),
+        (plan(*LEGACY, kind="blocking"), make.OFF_LEGACY, {NEEDS_NO_LEGACY}),
+        (plan(kernel(1, 10), HELD, kernel(2, 100)), make.ASYNC, {ORDERS_NO_STREAMS}),
         (
             plan(
                 *(replace(IN, blocking=True), kernel(1, 1), kernel(1, 100)),

@@ -125,10 +125,10 @@ def test_what_comes_first_is_worth_it_and_leaves_the_step_as_it_is(loop: Loop) -
     assert found.first is None or found.first.gain >= 1.03
     for trial in found.trials:
         assert trial.gain == pytest.approx(found.before.takes_s / trial.takes_s)
-        source = trial.made.work.source
+        source = trial.work.source
         assert isinstance(source, LoopSource)
         assert (source.loop.step_s, source.loop.load_s) == (loop.step_s, loop.load_s)
-        steps = [op for op in trial.made.work.schedule.ops if isinstance(op, Kernel)]
+        steps = [op for op in trial.work.schedule.ops if isinstance(op, Kernel)]
         assert len({op.stream for op in steps}) == 1
 
 

@@ -103,7 +103,7 @@ def test_memory_and_launch_are_the_schedules() -> None:
     pageable = plan(*step * 2, streams=1, buffers=(program.Buffer("host", 64, "pageable"),))
     assert repeated_step(pageable)[1].memory == "pageable"
     assert repeated_step(loop(3))[1].memory == "pinned"
-    assert repeated_step(make.graph().make(Work(loop(3), make_device())).schedule)[1].launch == "graph"
+    assert repeated_step(make.GRAPH.make(Work(loop(3), make_device())).schedule)[1].launch == "graph"
 
 
 STEP = h2d(1, 64), kernel(1, 10), d2h(1, 64)

@@ -100,8 +100,8 @@ PROGRAMS = st.one_of(patterns(), patterns(), like_recorded(), pipelines(), of_th
 COUNTS = st.sampled_from((1, 2, 4, 8))  # every range can be halved so often: then a piece has whole elements
 CHANGES = st.lists(
     st.one_of(
-        st.sampled_from((make.pin(), make.make_async(), make.drop_sync(), make.graph(), make.off_legacy())),
-        st.sampled_from((make.drop_waits(), make.warm_calls(), make.buffers(2), make.buffers(0), make.step_graphs())),
+        st.sampled_from((make.PIN, make.ASYNC, make.DROP_SYNC, make.GRAPH, make.OFF_LEGACY)),
+        st.sampled_from((make.DROP_WAITS, make.WARM_CALLS, make.buffers(2), make.buffers(0), make.STEP_GRAPHS)),
         st.builds(make.chunks, COUNTS),
         st.builds(make.chunks, COUNTS),
         st.builds(make.streams, st.integers(1, 5)),
@@ -185,7 +185,7 @@ NAMED_IN, NAMED_K2 = replace(IN, device=WRITTEN), replace(K2, reads=(WRITTEN,))
 HOST_WAITS, EVENT = program.Synchronize(stream=1), (program.RecordEvent(0, 1), program.WaitEvent(0, 2))
 
 
-@pytest.mark.parametrize("change", [make.drop_sync(), make.make_async()])
+@pytest.mark.parametrize("change", [make.DROP_SYNC, make.ASYNC])
 @pytest.mark.parametrize(
     ("ops", "assumes"),
     [
@@ -230,10 +230,10 @@ STAGED = program.Copy("d2h", 8, 1, program.Region("out", 0, 8))
 def test_pinned_memory_says_that_staging_may_order_streams(ops: tuple[program.Op, ...], assumes: bool) -> None:
     """The host is held until a copy back into pageable memory is done. A kernel that it launches then may need this."""
     schedule = plan(*ops, program.Synchronize(), streams=2, buffers=(program.Buffer("out", 8, "pageable"),))
-    assert (ORDERS_NO_STREAMS in changed_by([make.pin()], Work(schedule, DEVICE)).condition) == assumes
+    assert (ORDERS_NO_STREAMS in changed_by([make.PIN], Work(schedule, DEVICE)).condition) == assumes
 
 
-@pytest.mark.parametrize("before", [make.order("breadth-first"), make.buffers(2), make.drop_waits()])
+@pytest.mark.parametrize("before", [make.order("breadth-first"), make.buffers(2), make.DROP_WAITS])
 @pytest.mark.parametrize("chunks", [2, 4, 8])
 def test_no_change_hides_an_array_that_all_chunks_read_from_a_later_cut(before: Change, chunks: int) -> None:
     """Of two chunks that read one table alone each writes a buffer of its own. Each later chunk reads all of it."""
@@ -255,7 +255,7 @@ def test_what_best_recommends_does_the_same_without_a_race(schedule: program.Sch
     with suppress(InputError):  # threads that show no chunks
         found = best_program(schedule, DEVICE, independent, most_chunks=12, most_streams=4)
         for trial in (found.simplest.config, found.best.config):
-            check_safe(schedule, trial.made.work.schedule)
+            check_safe(schedule, trial.work.schedule)
 
 
 @examples(30)
@@ -264,8 +264,8 @@ def test_what_explain_proposes_does_the_same_without_a_race(schedule: program.Sc
     """A change is tried of the program with the waits that its races lack. The host works as long for the program."""
     sound = repaired(schedule, check(schedule))
     for trial in advise(schedule, DEVICE, budget_ops=0).alone:
-        check_safe(sound, trial.made.work.schedule)
-        assert own_work_ps(trial.made.work.schedule) == own_work_ps(schedule), trial.text
+        check_safe(sound, trial.work.schedule)
+        assert own_work_ps(trial.work.schedule) == own_work_ps(schedule), trial.text
 
 
 @examples(20)

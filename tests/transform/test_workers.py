@@ -36,12 +36,12 @@ def of(loop: Loop) -> Work:
     ("changes", "step_ms", "words", "assumes"),
     [
         ([], 100, (), ()),
-        ([make.make_async()], 100, ("non_blocking=True",), ()),
-        ([make.drop_sync()], 80, ("the loss read once in a while",), (make.LATER,)),
+        ([make.ASYNC], 100, ("non_blocking=True",), ()),
+        ([make.DROP_SYNC], 80, ("the loss read once in a while",), (make.LATER,)),
         ([make.workers(2)], 35, ("2 workers",), (make.CORES,)),
         ([make.workers(4)], 30, ("4 workers",), (make.CORES,)),
         (
-            [make.drop_sync(), make.prefetch(1), make.workers(4)],
+            [make.DROP_SYNC, make.prefetch(1), make.workers(4)],
             20,
             ("the loss read once in a while", "a prefetcher", "4 workers"),
             (make.LATER, make.TWO_BATCHES, make.CORES),
@@ -53,12 +53,12 @@ def test_changes_of_a_loop_by_hand(
 ) -> None:
     made = changed_by(changes, of(LOOP))
     assert made.work.seconds_of(simulate(*made.work[:2])) == pytest.approx(step_ms * MS, rel=0.01)
-    assert (made.words, made.assumes) == (words, assumes)
+    assert (tuple(words for _, words in made.done), made.assumes) == (words, assumes)
 
 
 def test_a_changed_loop_is_the_loop_with_other_fields_on_its_card() -> None:
     """Workers hand batches over in fresh memory, which is staged at half the card's own rate."""
-    known = [make.pin(), make.make_async(), make.prefetch(1), make.drop_sync(), make.workers(3), make.workers(2)]
+    known = [make.PIN, make.ASYNC, make.prefetch(1), make.DROP_SYNC, make.workers(3), make.workers(2)]
     loop = replace(LOOP, has_own_pace=False)
     made = changed_by(known, of(loop)).work
     fields = {"is_pinned": True, "non_blocking": True, "issue": "step first", "reads_loss": False, "workers": 2}
@@ -68,9 +68,9 @@ def test_a_changed_loop_is_the_loop_with_other_fields_on_its_card() -> None:
 
 
 OTHERS = [
-    *(make.off_legacy(), make.warm_calls(), make.chunks(2), make.streams(2), make.order("depth-first")),
-    *(make.drop_waits(), make.buffers(2), make.depth(2), make.front_end_cost(0.5, "0.5x"), make.graph()),
-    *(make.kernels("step", 0.5, "step=0.5x"), make.step_graphs(), make.live()),
+    *(make.OFF_LEGACY, make.WARM_CALLS, make.chunks(2), make.streams(2), make.order("depth-first")),
+    *(make.DROP_WAITS, make.buffers(2), make.depth(2), make.front_end_cost(0.5, "0.5x"), make.GRAPH),
+    *(make.kernels("step", 0.5, "step=0.5x"), make.STEP_GRAPHS, make.LIVE),
 ]
 
 

@@ -142,7 +142,7 @@ class Pair(NamedTuple):
     changes: tuple[Change, ...]
 
 
-PIN, ASYNC, DROP, GRAPH, OVER_4 = make.pin(), make.make_async(), make.drop_sync(), make.graph(), make.streams(4)
+PIN, ASYNC, DROP, GRAPH, OVER_4 = make.PIN, make.ASYNC, make.DROP_SYNC, make.GRAPH, make.streams(4)
 PAIRS = tuple(
     Pair(f"{module} {before}", f"{module} {after}", changes)
     for changes, *rows in (
