@@ -14,7 +14,7 @@ writes that part of its ranges. Of a range that kernels of several chunks read (
 and what writes such a range is not cut, nor is a copy back of what several chunks have written.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby, pairwise
 from math import gcd
@@ -268,24 +268,9 @@ def with_buffers(schedule: program.Schedule, times: int) -> program.Schedule:
 
 
 def _more_buffers(needs: Dependences, schedule: program.Schedule, times: int) -> program.Schedule | None:
-    own = dict[int, dict[str, str]]()  # by op the new names of the buffers of its chunk
-    for buffer, chunks in _turns(needs, schedule).items():
-        for k, chunk in enumerate(chunks):
-            if turn := k % times if times else k:
-                for i in chunk:
-                    own.setdefault(i, {})[buffer] = f"{buffer}.{turn}"
-    sizes = {buffer.name: buffer for buffer in schedule.buffers}
-    more = {n: replace(sizes[buffer], name=n) for names in own.values() for buffer, n in names.items()}
-    if not more or more.keys() & sizes.keys():
-        return None
-    ops = tuple(_renamed(op, own.get(i, {})) for i, op in enumerate(schedule.ops))
-    return replace(schedule, ops=ops, buffers=(*schedule.buffers, *more.values()))
-
-
-def _turns(needs: Dependences, schedule: program.Schedule) -> dict[str, list[list[int]]]:
-    """By device buffer that chunks use one after another: the chunks that need nothing in it but their own data."""
-    on_card = {buffer.name for buffer in schedule.buffers if buffer.memory == "device"}
-    touches = [{r.buffer for r, _ in touched(op)} & on_card for op in schedule.ops]
+    """See :func:`with_buffers`; None if no buffer is used twice. A chunk that needs what is in a buffer stays in it."""
+    sizes = {buffer.name: buffer for buffer in schedule.buffers if buffer.memory == "device"}
+    touches = [{r.buffer for r, _ in touched(op)} & sizes.keys() for op in schedule.ops]
     again = {
         name
         for i, before in enumerate(needs.conflicts)
@@ -293,16 +278,20 @@ def _turns(needs: Dependences, schedule: program.Schedule) -> dict[str, list[lis
         if needs.chunk[k] != needs.chunk[i]
         for name in touches[i] & touches[k]
     }.difference(*(touches[i] for i in needs.common))  # what all chunks read, or write, there is once
-    found = dict[str, list[list[int]]]()
+    users, own = Counter[str](), defaultdict[int, dict[str, str]](dict)  # by op the new names of its chunk's buffers
     for ops in needs.members:
         lacking = _lacking([schedule.ops[i] for i in ops])
         for name in sorted(again & set().union(*(touches[i] for i in ops))):
-            chunks = found.setdefault(name, [])
-            if name not in lacking:
-                chunks.append(ops)
-            elif not chunks:
-                chunks.append([])  # the first turn is that of the buffer as it is
-    return found
+            turn = users[name] % times if times else users[name]
+            users[name] += 1
+            if turn and name not in lacking:
+                for i in ops:
+                    own[i][name] = f"{name}.{turn}"
+    more = {n: replace(sizes[buffer], name=n) for names in own.values() for buffer, n in names.items()}
+    if not more or any(buffer.name in more for buffer in schedule.buffers):
+        return None
+    made = tuple(_renamed(op, own.get(i, {})) for i, op in enumerate(schedule.ops))
+    return replace(schedule, ops=made, buffers=(*schedule.buffers, *more.values()))
 
 
 def _renamed(op: program.Op, names: dict[str, str]) -> program.Op:

@@ -93,25 +93,6 @@ def conflicts_in(
     return found
 
 
-class _Chunks:
-    """Sets of ops that belong together, each named by its first op."""
-
-    def __init__(self, ops: int) -> None:
-        self._earlier = list(range(ops))
-
-    def root(self, i: int) -> int:
-        earlier = self._earlier
-        while earlier[i] != i:
-            earlier[i] = earlier[earlier[i]]
-            i = earlier[i]
-        return i
-
-    def join(self, i: int, others: Iterable[int]) -> None:
-        for k in others:
-            a, b = sorted((self.root(i), self.root(k)))
-            self._earlier[b] = a
-
-
 def _all_from(i: int, edges: Edges) -> set[int]:
     """Return all ops reachable from op ``i``."""
     found, rest = set[int](), [i]
@@ -318,20 +299,33 @@ class Dependences:
 
         A copy back of what several chunks have written is common, unless each of several such copies is of others.
         """
-        chunks, late = _Chunks(len(self._ops)), dict[int, set[int]]()  # what such copies read
+        first = list(range(len(self._ops)))  # of each op an earlier one of its chunk, or itself
+
+        def root(i: int) -> int:
+            while first[i] != i:
+                first[i] = first[first[i]]
+                i = first[i]
+            return i
+
+        def join(i: int, others: Iterable[int]) -> None:
+            for k in others:
+                a, b = sorted((root(i), root(k)))
+                first[b] = a
+
+        late = dict[int, set[int]]()  # what such copies read
         for i, op in enumerate(self._ops):
             handed = self.reads_from[i] - self.common
             if stage_of(op) == COPIES_BACK and len(handed) > 1 and not self.unknown[i]:
                 late[i] = handed
             elif i not in self.sums:
-                chunks.join(i, handed)
-        several = {i: own for i, some in late.items() if len(own := set(map(chunks.root, some))) > 1}
+                join(i, handed)
+        several = {i: own for i, some in late.items() if len(own := set(map(root, some))) > 1}
         are_apart = len(several) > 1 and sum(map(len, several.values())) == len(set().union(*several.values()))
         if not are_apart:
             self.common.update(several)
         for i in late.keys() - self.common:
-            chunks.join(i, late[i])
-        return [chunks.root(i) for i in range(len(self._ops))]
+            join(i, late[i])
+        return list(map(root, range(len(first))))
 
     def _find_unnamed(self) -> set[int]:
         """Return the ops that may use memory which they do not name.

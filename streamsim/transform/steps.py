@@ -24,7 +24,6 @@ from streamsim.timeline import Timeline
 from streamsim.transform.dependences import dependences_of, is_racy
 from streamsim.transform.work import (
     COPIES_BACK,
-    COPIES_IN,
     CardOp,
     LoopSource,
     Work,
@@ -160,14 +159,13 @@ def repeated_step(schedule: program.Schedule) -> tuple[program.Workload, program
     places = needs.members if by_stage else steps_of(schedule)
     steps = [[op for i in some if isinstance(op := ops[i], CardOp)] for some in places]
     if by_stage:  # the host's own work is shared out over the chunks
-        common = [op for i in sorted(needs.common) if isinstance(op := ops[i], CardOp)]
-        before, after = ([op for op in common if stage_of(op) == stage] for stage in (COPIES_IN, COPIES_BACK))
+        once = [op for i in sorted(needs.common) if isinstance(op := ops[i], CardOp)]
         host_work_s = own_work_s(ops[: last_work(schedule)]) / len(steps)
     else:
-        before, after = _take_once(steps)
+        once = _take_once(steps)
         host_work_s = _host_work_s([own_work_s(ops[i] for i in step) for step in places])
     _check_alike(steps)
-    workload = replace(_workload(steps, before, after), name=schedule.name, host_work_s=host_work_s)
+    workload = replace(_workload(steps, once), name=schedule.name, host_work_s=host_work_s)
     return workload, _config(schedule, steps, by_stage)
 
 
@@ -182,16 +180,16 @@ def _host_work_s(of_steps_s: Sequence[float]) -> float:
     return fsum((max(first, usual), *others)) / len(of_steps_s)
 
 
-def _take_once(steps: list[list[CardOp]]) -> tuple[list[CardOp], list[CardOp]]:
+def _take_once(steps: list[list[CardOp]]) -> list[CardOp]:
     """Take out of the first step what it copies in, and out of the last what it copies back, beyond the others."""
     if len(steps) < 3:
-        return [], []
+        return []
     first, usual, last = steps[0], len(steps[1]), steps[-1]
     more = max(0, len(first) - usual)
     before = first[:more] if all(map(is_load, first[: more + 1])) else []
     after = last[usual:] if all(stage_of(op) == COPIES_BACK for op in last[usual:]) else []
     steps[0], steps[-1] = first[len(before) :], last[: len(last) - len(after)]
-    return before, after
+    return before + after
 
 
 def _check_alike(steps: Sequence[Sequence[CardOp]]) -> None:
@@ -222,20 +220,21 @@ def _words(op: CardOp | None) -> str:
     return f"the kernel {shown(op.name)}"
 
 
-def _workload(steps: Sequence[Sequence[CardOp]], before: list[CardOp], after: list[CardOp]) -> program.Workload:
+def _workload(steps: Sequence[Sequence[CardOp]], once: Sequence[CardOp]) -> program.Workload:
     """What all steps do; arrays have at least 16 bytes a step, so that each can be cut at its steps."""
+
+    def sizes(ops: Iterable[CardOp], direction: program.Direction) -> tuple[int, ...]:
+        return tuple(op.bytes for op in ops if isinstance(op, program.Copy) and op.direction == direction)
+
     columns, least = list(zip(*steps, strict=True)), program.ALIGN_BYTES * len(steps)
-    copied = [[op.bytes for op in column if isinstance(op, program.Copy)] for column in columns]
-    stages = [stage_of(column[0]) for column in columns]
-    inputs, outputs = (
-        tuple(max(least, sum(sizes)) for sizes, stage in zip(copied, stages, strict=True) if stage == wanted)
-        for wanted in (COPIES_IN, COPIES_BACK)
-    )
-    once = ([op.bytes for op in some if isinstance(op, program.Copy)] for some in (before, after))
-    h2d_once, d2h_once = map(tuple, once)
     launches = [[op for op in column if isinstance(op, program.Kernel)] for column in columns]
-    kernels = tuple(_kernels(list(filter(None, launches))))
-    return program.Workload(inputs=inputs, outputs=outputs, kernels=kernels, h2d_once=h2d_once, d2h_once=d2h_once)
+    return program.Workload(
+        inputs=tuple(max(least, sum(some)) for column in columns if (some := sizes(column, "h2d"))),
+        outputs=tuple(max(least, sum(some)) for column in columns if (some := sizes(column, "d2h"))),
+        kernels=tuple(_kernels(list(filter(None, launches)))),
+        h2d_once=sizes(once, "h2d"),
+        d2h_once=sizes(once, "d2h"),
+    )
 
 
 def _kernels(columns: Sequence[Sequence[program.Kernel]]) -> Iterator[program.WorkloadKernel]:
