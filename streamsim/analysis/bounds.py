@@ -25,11 +25,12 @@ below the bound by N / 2 nanoseconds.
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
+from functools import cache
 from heapq import heappop, heappush
-from itertools import accumulate, islice, pairwise
+from itertools import pairwise
+from operator import itemgetter
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -59,12 +60,12 @@ OFF_BY = 1 + 1 / (2 * FEW)  # by what rounding changes the number of threads at 
 class Bound(msgspec.Struct, frozen=True):
     """Something takes no less than ``seconds`` on a device: a schedule, or every way to cut and issue a workload.
 
-    ``bound_by``: what sets it, in words for people. ``each``: the bound of every resource by itself, in seconds.
+    ``bound_by``: what sets it, in words for people. ``each``: the bound of every resource of a schedule, in seconds.
     """
 
     seconds: float
     bound_by: str
-    each: dict[str, float]
+    each: dict[str, float] = {}
 
     def __repr__(self) -> str:
         return f"Bound({format_seconds(self.seconds)} by {self.bound_by})"
@@ -87,29 +88,47 @@ def lower_bound(schedule: Schedule, device: Device | str | Path) -> Bound:
 
 def bound_of(lowered: lowering.Lowered) -> Bound:
     """:func:`lower_bound` of a schedule that is lowered for its device already."""
-    counts = Counter(lowered.cost)
+    counts, (chain, is_calls, arrivals, last) = Counter(lowered.cost), _walked(lowered)
     amounts = [(cost, counts[index]) for index, cost in enumerate(lowered.costs)]
-    (chain, is_calls), arrivals = _longest_chain(lowered), _arrivals(lowered)
-    engines = list(_engine_work(lowered, amounts, arrivals))
-    called_late = max((arrival + busy for _, arrival, busy in engines if arrival > busy), default=0)
-    last = max((tick for tick, kind in zip(arrivals, lowered.kind, strict=True) if kind != NOTHING), default=0)
-    ticks = {
-        HOST: max(called_late, chain if is_calls else last),
-        **{ENGINE_WORDS[name]: arrival + busy for name, arrival, busy in engines},
-        LINK: _link_work(lowered, amounts, arrivals),
-        CHAIN: chain,
-    }
-    bound_by = max(ticks, key=lambda name: ticks[name])  # the first of equals
-    return Bound(ticks[bound_by] / TICKS_PER_S, bound_by, {name: tick / TICKS_PER_S for name, tick in ticks.items()})
+    host, engines = chain if is_calls else last, dict[str, int]()
+    for engine, name in enumerate(lowered.engine_names):
+        own = [(cost, count) for cost, count in amounts if lowered.engine_of[cost.kind] == engine]
+        if own:
+            first = min(arrivals[cost.kind] for cost, _ in own)
+            busy = _busy(own, lowered.device.compute.concurrent_kernels if name == "compute" else 1)
+            engines[ENGINE_WORDS[name]] = first + busy
+            host = max(host, first + busy if first > busy else 0)
+    copies = [(cost, count) for cost, count in amounts if cost.kind in (H2D, D2H)]
+    link = 0
+    if len(lowered.engine_names) == 3 and copies:
+        there, back = (_flow([one for one in copies if one[0].kind == kind]) for kind in (H2D, D2H))
+        link = min(arrivals[cost.kind] for cost, _ in copies) + math.floor(duplex_bound(there, back))
+    each = {HOST: host, **engines, LINK: link, CHAIN: chain}
+    bound_by = max(each, key=lambda name: each[name])  # the first of equals
+    return Bound(each[bound_by] / TICKS_PER_S, bound_by, {name: tick / TICKS_PER_S for name, tick in each.items()})
 
 
 Amounts = Sequence[tuple[lowering.OpCost, int]]  # shapes of ops, and how many there are of each
 
 
-def _longest_chain(lowered: lowering.Lowered) -> tuple[int, bool]:
-    """Return when the last op could end if every engine were free at once and ran any number of ops.
+def _busy(own: Amounts, most: int) -> int:
+    """Return the ticks that an engine works: its ops one after another, or ``most`` of its kernels side by side.
 
-    And True if host calls take most of the chain of dependences until then.
+    Kernels share the card by the part that they fill. While a kernel drains others may work; behind the last to work
+    there is a drain that none hides.
+    """
+    busy = sum(cost.busy * count for cost, count in own)
+    if most > 1:
+        area = sum(cost.busy * cost.fill * count for cost, count in own)
+        busy = max(-(-area // FULL_CARD), -(-busy // most))
+    return busy + min(cost.drain for cost, _ in own)
+
+
+def _walked(lowered: lowering.Lowered) -> tuple[int, bool, dict[int, int], int]:
+    """Return when the last op could end if every engine were free at once and ran any number of ops, in ticks.
+
+    And whether host calls take most of the chain of dependences until then; when the card has the first op of each
+    kind, and the last op, if no call waits for the card.
 
     One pass in issue order, in which dependences only point forwards; the host issues and waits on the way. Once a
     thread has waited its calls may come later than here, and what they issue may find all ended that it waits for: no
@@ -118,18 +137,21 @@ def _longest_chain(lowered: lowering.Lowered) -> tuple[int, bool]:
     n, kind = len(lowered.kind), lowered.kind
     durations = [cost.duration for cost in lowered.costs]
     end, calls_in = [0] * n, [0] * n  # each op's chain: when it ends, and the ticks of host calls in it
+    first, last = dict[int, int](), 0
     predecessors, crossing = lowered.predecessors(), lowered.crossing
-    threads = dict.fromkeys(lowered.threads, (lowered.launch, lowered.launch))  # the same when each has come so far
+    # How far each thread has come, the ticks of calls in its chain, and how far it would be without waits.
+    threads = dict.fromkeys(lowered.threads, (lowered.launch, lowered.launch, lowered.launch))
     waited: set[int] = set()  # the threads that have waited
-    returned: list[tuple[int, int]] = []  # the same of every segment
+    returned: list[tuple[int, int, int]] = []  # as ``threads``, of every segment
     for segment in lowered.segments:
-        now, calls = threads[segment.thread]
+        now, calls, free = threads[segment.thread]
         for op in range(segment.first, segment.last):
             call = lowered.call[op]
-            now += call
-            calls += call
+            now, calls, free = now + call, calls + call, free + call
             if kind[op] == NOTHING:
                 continue
+            first[kind[op]] = min(first.get(kind[op], free), free)
+            last = max(last, free)
             comes, in_chain = now + lowered.submit, calls
             start = comes
             for earlier in sorted(predecessors(op)):
@@ -140,62 +162,17 @@ def _longest_chain(lowered: lowering.Lowered) -> tuple[int, bool]:
             end[op], calls_in[op] = start + durations[lowered.cost[op]], in_chain
         if segment.waits_for or segment.behind != lowering.NO_SEGMENT:
             waited.add(segment.thread)
-        last = max(segment.waits_for, key=end.__getitem__, default=-1)
-        if last >= 0 and end[last] + lowered.wake > now:
-            now, calls = end[last] + lowered.wake, calls_in[last]
-        if segment.behind != lowering.NO_SEGMENT and returned[segment.behind][0] > now:
-            now, calls = returned[segment.behind]
-        threads[segment.thread] = now, calls
-        returned.append((now, calls))
-    latest = max(range(n), key=end.__getitem__)
-    return end[latest], 2 * calls_in[latest] > end[latest]
-
-
-def _arrivals(lowered: lowering.Lowered) -> list[int]:
-    """For every op the tick at which the card has it if no call ever waits for the card."""
-    returned: list[int] = []
-    now = dict.fromkeys(lowered.threads, lowered.launch)
-    for segment in lowered.segments:
-        before = now[segment.thread]
-        returned += islice(accumulate(lowered.call[segment.first : segment.last], initial=before), 1, None)
+        awaited = max(segment.waits_for, key=end.__getitem__, default=-1)
+        if awaited >= 0 and end[awaited] + lowered.wake > now:
+            now, calls = end[awaited] + lowered.wake, calls_in[awaited]
         if segment.behind != lowering.NO_SEGMENT:
-            returned[-1] = max(returned[-1], returned[lowered.segments[segment.behind].last - 1])
-        now[segment.thread] = returned[-1]
-    return [tick + lowered.submit for tick in returned]
-
-
-def _first_arrival(lowered: lowering.Lowered, arrivals: Sequence[int], *kinds: int) -> int:
-    """None of the ops of these kinds can be on the card before this tick."""
-    return min(tick for tick, kind in zip(arrivals, lowered.kind, strict=True) if kind in kinds)
-
-
-def _engine_work(
-    lowered: lowering.Lowered, amounts: Amounts, arrivals: Sequence[int]
-) -> Iterator[tuple[str, int, int]]:
-    """Each engine, the tick at which the first of its ops can be on the card, and the ticks of all one after another.
-
-    Kernels share the card by the part that they fill, and at most ``concurrent_kernels`` of them run at once. While a
-    kernel drains others may work; behind the last to work there is a drain that none hides.
-    """
-    most = lowered.device.compute.concurrent_kernels
-    for engine, name in enumerate(lowered.engine_names):
-        kinds = [kind for kind, its_engine in enumerate(lowered.engine_of) if its_engine == engine]
-        own = [(cost, count) for cost, count in amounts if cost.kind in kinds]
-        if own:
-            busy = sum(cost.busy * count for cost, count in own)
-            if name == "compute":
-                area = sum(cost.busy * cost.fill * count for cost, count in own)
-                side_by_side = max(-(-area // FULL_CARD), -(-busy // most))
-                busy = (busy if most == 1 else side_by_side) + min(cost.drain for cost, _ in own)
-            yield name, _first_arrival(lowered, arrivals, *kinds), busy
-
-
-def _link_work(lowered: lowering.Lowered, amounts: Amounts, arrivals: Sequence[int]) -> int:
-    """Ticks that both directions together need on a link on which they slow each other down."""
-    if len(lowered.engine_names) < 3 or not any(cost.kind in (H2D, D2H) for cost, _ in amounts):
-        return 0
-    there, back = (_flow([(cost, count) for cost, count in amounts if cost.kind == kind]) for kind in (H2D, D2H))
-    return _first_arrival(lowered, arrivals, H2D, D2H) + math.floor(duplex_bound(there, back))
+            now, calls = max((now, calls), returned[segment.behind][:2], key=itemgetter(0))
+            free = max(free, returned[segment.behind][2])
+        threads[segment.thread] = now, calls, free
+        returned.append(threads[segment.thread])
+    latest, submit = max(range(n), key=end.__getitem__), lowered.submit
+    arrivals = {one: tick + submit for one, tick in first.items()}
+    return end[latest], 2 * calls_in[latest] > end[latest], arrivals, last + submit if first else 0
 
 
 class Flow(msgspec.Struct, frozen=True):
@@ -263,36 +240,25 @@ def work_bound(
     ``device``: a Device, or the name or file of one. Raises InputError for an unknown device, and when it has no cost
     for a kernel of the workload.
     """
-    device = as_device(device)
-    work = _WorkBounds(workload, device, memory == "pageable", launch)
+    work = _Work(workload, as_device(device), memory, launch)
     first, last = 1, min(MOST_CHUNKS, workload.most_chunks)
     ranges: list[tuple[float, int, int]] = []
     while last - first > first // NARROW:
         middle = math.isqrt(first * last)
         for part in ((first, middle), (middle + 1, last)):
-            heappush(ranges, (max(work.bounds(*part).values()), *part))
+            heappush(ranges, (work.bound(*part)[0], *part))
         _, first, last = heappop(ranges)
-    return _named(work.bounds(first, last), work.busiest(first, last))
+    bound, bound_by = work.bound(first, last)
+    return Bound(math.floor(bound + 1e-6) / TICKS_PER_S, bound_by)  # in whole ticks
 
 
 def chunk_bounds(
     workload: Workload, device: Device, chunks: Iterable[int], memory: HostMemory = "pinned", launch: Launch = "live"
 ) -> dict[int, int]:
     """Return ticks, by number of chunks, that no program of so many chunks beats, whatever the clock rounds."""
-    work = _WorkBounds(workload, device, memory == "pageable", launch)
+    work = _Work(workload, device, memory, launch)
     rounded = {n: n * (sum(workload.launches_in(n)) + workload.has_host_work) / 2 for n in chunks}
-    return {n: math.floor((1 - 1e-6) * max(work.bounds(n, n).values()) - rounded[n]) for n in rounded}
-
-
-def _named(bounds: dict[str, float], busiest: float) -> Bound:
-    """The bound in seconds. If no engine is busy for half of it, the chain of a chunk sets it."""
-    bound_by = max(bounds, key=lambda name: bounds[name])
-    least = bounds[bound_by]
-    if bound_by != HOST and 2 * busiest < least:
-        bound_by = CHAIN
-        bounds = {**bounds, CHAIN: least}
-    each = {name: math.floor(bound + 1e-6) / TICKS_PER_S for name, bound in bounds.items()}  # in whole ticks
-    return Bound(each[bound_by], bound_by, each)
+    return {n: math.floor((1 - 1e-6) * work.bound(n, n)[0] - rounded[n]) for n in rounded}
 
 
 class _Copies:
@@ -300,8 +266,7 @@ class _Copies:
 
     def __init__(self, rate: lowering.Rate, arrays: Sequence[int], elements: int | None, once: Sequence[int]) -> None:
         self._rate, self.arrays, self._elements = rate, arrays, elements
-        self.latency = rate.latency[0]
-        self.calls_once = len(once)
+        self.latency, self.calls_once, self.once = rate.latency[0], len(once), 0.0
         self.once = self.of_sizes(once)
         self._flowing = self.of_sizes((*arrays, *once)) - self.latency * (len(arrays) + len(once))
 
@@ -309,112 +274,108 @@ class _Copies:
         return len(self.arrays) + self.calls_once > 0
 
     def of_sizes(self, sizes: Sequence[float]) -> float:
-        """Copies of so many bytes each, one after another."""
+        """Return the time of copies of so many bytes each, one after another."""
         return sum(self.latency + n * (1 << lowering.BYTE_BITS) / self._rate.alone for n in sizes)
 
     def copies(self, chunks: int) -> int:
-        """How many copies so many chunks or more make at least."""
+        """Return how many copies so many chunks or more make at least."""
         return self.calls_once + sum(chunks if self._elements else min(chunks, _pieces(n)) for n in self.arrays)
 
-    def work(self, chunks: int) -> float:
-        """All copies one after another."""
-        return self.latency * self.copies(chunks) + self._flowing
-
-    def flow(self, chunks: int, idle: float) -> Flow:
-        """What the direction moves, in a window ``idle`` ticks of which it cannot use."""
+    def flow(self, chunks: int) -> Flow:
+        """Return what the direction moves in so many chunks or more."""
         loss = 1 - self._rate.shared / self._rate.alone
-        return Flow(idle + self.latency * self.copies(chunks), self._flowing, loss, 0.0 if loss else self._flowing)
+        return Flow(self.latency * self.copies(chunks), self._flowing, loss, 0.0 if loss else self._flowing)
 
 
 def _pieces(n_bytes: int) -> int:
-    """How many pieces an array can be cut into, unless it has whole elements."""
+    """Return how many pieces an array can be cut into, unless it has whole elements."""
     return -(-n_bytes // ALIGN_BYTES)
 
 
 class _Launches:
-    """Bounds on what the launches of a kernel take, in ticks.
+    """The launches of a kernel. Times are in ticks, ``share`` is that of a launch in the ``whole``, over all the work.
 
-    - ``cards``: the device, and the device without a least time of launches if some come right behind others.
-    - ``whole``: a launch over all the work. ``is_exact``: chunks have whole elements; else their numbers are rounded.
+    ``cards``: the device, and the device without a least time of launches if some come right behind others.
+    ``call``: what the host takes for one. Launches that belong to items are whole. If chunks divide their number with a
+    rest, they make more, and each of them takes its share of the time.
     """
 
-    def __init__(self, kernel: WorkloadKernel, whole: Kernel, cards: Sequence[Device], is_exact: bool) -> None:
-        self.kernel, self._whole, self._cards, self._is_exact = kernel, whole, cards, is_exact
+    def __init__(
+        self, kernel: WorkloadKernel, whole: Kernel, call: int, cards: Sequence[Device], has_elements: bool
+    ) -> None:
+        self.kernel, self.call, self._whole, self._cards = kernel, call, whole, cards
+        self._has_elements = has_elements
         self._full = cards[0].compute.resident_threads
         self._width_loss = cards[0].compute.concurrent_kernels / (2 * FULL_CARD)  # widths are whole units of the card
-        shares = {share for card in cards for share in self._bends(card)}
-        self._least = {share: self._per_share(share) for share in shares if self._is_sound(share)}
-        launch_s = min(card.compute.floor_s if card.occupancy(self._part(1.0)).drain_s else 0.0 for card in cards)
-        self.drain = max(0, ticks(launch_s) - 1) if whole.duration_s is not None else 0
+        self._bends = {share for card in cards for share in self._bends_on(card)}
+        self._per_share = cache(self._times_per_share)
+        has_drain = whole.duration_s is not None and cards[-1].occupancy(self._part(1.0)).drain_s > 0
+        self.drain = max(0, ticks(cards[-1].compute.floor_s) - 1) if has_drain else 0
+
+    def made(self, chunks: int) -> int:
+        """Return how many launches a program of so many chunks makes at least."""
+        return max(self.kernel.launches, chunks) if self.kernel.per == "item" else chunks * self.kernel.launches
 
     def least(self, first: int, last: int, most_share: float) -> tuple[float, float]:
-        """Return the least ticks of all launches, one after another, and of the whole card side by side.
+        """Return the least time of all launches, one after another, and of the whole card side by side.
 
         There are ``first`` to ``last`` chunks. Each has at most ``most_share`` of the work.
         """
-        kernel, whole = self.kernel, self._whole
-        if kernel.per == "item":
-            return self._least_of_items(max(kernel.launches, first), kernel.launches + last)
-        if whole.duration_s is None:
-            most_share = min(1.0, math.ceil(most_share * whole.elements - CLOSE) / whole.elements)
-        found = [least for share, least in self._least.items() if share <= most_share]
-        found += [self._per_share(most_share)] if self._is_sound(most_share) else []
-        works, area = (kernel.launches * min(column) for column in zip(*found, strict=True)) if found else (0.0, 0.0)
-        return works, area
+        low, high = 0.0, most_share
+        if self.kernel.per == "item":
+            low, high = self._share_of_item(last), self.kernel.launches / self.made(first)
+        elif self._whole.duration_s is None:
+            high = min(1.0, math.ceil(most_share * self._whole.elements - CLOSE) / self._whole.elements)
+        shares = (low, *(share for share in self._bends if low < share < high), high)
+        found = [self._per_share(share) for share in shares if self._is_sound(share)]
+        works, areas = zip(*found, strict=True) if found else ((0.0,), (0.0,))
+        return self.kernel.launches * min(works), self.kernel.launches * min(areas)
 
-    def _least_of_items(self, fewest: int, most: int) -> tuple[float, float]:
-        """Return the least of ``fewest`` to ``most`` whole launches."""
-        seconds, works = self.kernel.duration_s or 0.0, math.inf
-        for card in self._cards:
-            floor_s, drain_s = card.compute.floor_s, card.occupancy(self._part(1.0)).drain_s
-            works = min(works, max(0.0, seconds - most * floor_s) if drain_s else max(seconds, fewest * floor_s))
-        threads = self.kernel.threads
-        fill = self.kernel.fill or (min(1.0, threads / self._full) if threads and self._full else 1.0)
-        return works * TICKS_PER_S, works * TICKS_PER_S * fill * (1 - self._width_loss)
-
-    def of_chunk(self, share: float, chunks: int) -> int:
-        """Return the least ticks of a chunk's launches over at least this share, in at most ``chunks`` chunks."""
-        is_known = self.kernel.per == "chunk" and self._is_sound(share)
+    def chunk(self, share: float, chunks: int) -> int:
+        """Return the least time of a chunk's launches over at least this share, in at most ``chunks`` chunks."""
+        share = self._share_of_item(chunks) if self.kernel.per == "item" else share
         alone_s = (
-            card.occupancy(self._part(share)).alone_s if is_known else card.compute.floor_s for card in self._cards
+            card.occupancy(self._part(share)).alone_s if self._is_sound(share) else card.compute.floor_s
+            for card in self._cards
         )
         return self.kernel.launches_in(chunks) * max(1, ticks(min(alone_s)))
 
+    def _share_of_item(self, chunks: int) -> float:
+        """Return the least share of an item's time that a launch of so many chunks or fewer has."""
+        return self.kernel.launches / (self.kernel.launches + chunks)
+
     def _is_sound(self, share: float) -> bool:
         """Return True if a chunk of such a share has anything to be timed by."""
-        return share * (self._whole.duration_s or 1.0) > 1e-15 and share <= 1
+        return share * (self._whole.duration_s or 1.0) > 1e-15
 
-    def _per_share(self, share: float) -> tuple[float, float]:
+    def _times_per_share(self, share: float) -> tuple[float, float]:
         """Return the ticks of all the work if every launch has this share of it."""
-        has = share
-        if self._whole.duration_s is None:
-            elements = self._elements(share)
-            has = elements / self._whole.elements * (1 if self._is_exact else 1 + 1 / (2 * elements))
-        works = area = math.inf
-        for card in self._cards:
-            use = card.occupancy(self._part(share))
-            own = max(0.0, (use.alone_s - use.drain_s) * TICKS_PER_S) / has
-            works = min(works, own)
-            area = min(area, own, use.alone_s * use.share * TICKS_PER_S / has)
-        return works, max(0.0, area) * (1 - self._width_loss)
-
-    def _elements(self, share: float) -> int:
-        return max(1, int(share * self._whole.elements + CLOSE))
+        part = self._part(share)
+        has, uses = share, [card.occupancy(part) for card in self._cards]
+        if part.duration_s is None:  # of so many elements, which are rounded unless chunks have whole ones
+            elements = part.elements
+            has = elements / self._whole.elements * (1 if self._has_elements else 1 + 1 / (2 * elements))
+        works = min(max(0.0, use.alone_s - use.drain_s) for use in uses) * TICKS_PER_S / has
+        area = min(use.alone_s * use.share for use in uses) * TICKS_PER_S / has
+        return works, min(works, area) * (1 - self._width_loss)
 
     def _part(self, share: float) -> Kernel:
         """Return a part in as many threads as rounding may give it: more threads are faster."""
         whole, full = self._whole, self._full
         if whole.duration_s is None:
-            return replace(whole, elements=self._elements(share))
-        threads, least_fill = whole.threads or whole.elements, whole.fill or 1.0
+            return replace(whole, elements=max(1, int(share * whole.elements + CLOSE)))
+        duration_s, threads = whole.duration_s * share, whole.threads or whole.elements
+        if self.kernel.per == "item":
+            return replace(whole, duration_s=duration_s)
+        least_fill = whole.fill or 1.0
         if threads and full:
             few = share * threads < FEW
             waves = threads / full * (2 / 3 if few else 1 / OFF_BY)
             least_fill = whole.fill or max(LEAST_FILL, min(1.0, waves))
             threads = LARGEST_BYTES if few else math.ceil(share * threads * OFF_BY)
-        return replace(whole, fill=least_fill, duration_s=whole.duration_s * share, share=share, threads=threads)
+        return replace(whole, fill=least_fill, duration_s=duration_s, share=share, threads=threads)
 
-    def _bends(self, card: Device) -> list[float]:
+    def _bends_on(self, card: Device) -> Iterable[float]:
         """Return the shares between which the time of a launch is a straight line."""
         whole, full, floor_s = self._whole, self._full, card.compute.floor_s
         if whole.duration_s is not None:
@@ -426,138 +387,118 @@ class _Launches:
             for (a, shorter), (b, longer) in pairwise(zip(cost.elements, cost.duration_s, strict=True))
             if shorter < floor_s < longer
         }
-        found = {*cost.elements, full, *at_floor, *(n + 1 for n in at_floor)}
-        return [n / whole.elements for n in found if 0 < n <= whole.elements]
+        return [n / whole.elements for n in {*cost.elements, full, *at_floor, *(n + 1 for n in at_floor)} if n]
 
 
-class _HeadAndTail(NamedTuple):
-    """By kind of op, the ticks before the first op of that kind starts, and those behind the work of the last one.
-
-    ``whole``: when the chunk could be back if it were the first to be issued.
-    """
-
-    whole: float
-    head: dict[int, float]
-    tail: dict[int, float]
-
-
-class _WorkBounds:
+class _Work:
     """A workload on a device. Every number of chunks is asked of it; times are in ticks."""
 
-    def __init__(self, workload: Workload, device: Device, is_pageable: bool, launch: Launch) -> None:
+    def __init__(self, workload: Workload, device: Device, memory: HostMemory, launch: Launch) -> None:
         self._workload, self._device = workload, device
-        into, back = (lowering.rate_of(device, way, 1, is_pageable, launch) for way in ("h2d", "d2h"))
+        into, back = (lowering.rate_of(device, way, 1, memory == "pageable", launch) for way in ("h2d", "d2h"))
         self._into = _Copies(into, workload.input_bytes, workload.elements, workload.h2d_once)
         self._back = _Copies(back, workload.output_bytes, workload.elements, workload.d2h_once)
-        calls = lowering.call_ticks(launch, device)
+        cards, calls = [device], lowering.call_ticks(launch, device)
+        if launch == "graph" and sum(workload.launches_in(1)) > 1:  # a launch behind another one may have no floor
+            cards.append(replace(device, compute=replace(device.compute, floor_s=0.0)))
         self._copy_call = calls[Copy]
-        self._kernel_calls = [lowering.kernel_call(calls, kernel.name) for kernel in workload.kernels]
-        self._begins = ticks(device.host.submit_s) + ticks(device.host.graph_launch_s) * (launch == "graph")
-        more = lowering.surcharges_of(launch, device, bool(self._into or self._back), bool(workload.kernels))
-        self._begins += more.enter
+        (part,), has_elements = workload.cut(1), workload.elements is not None
+        launches = zip(workload.kernels, workload.kernels_of(part), strict=True)
+        self._kernels = [
+            _Launches(kernel, whole, lowering.kernel_call(calls, kernel.name), cards, has_elements)
+            for kernel, (whole, _) in launches
+        ]
+        has = {H2D: bool(self._into), KERNEL: bool(self._kernels), D2H: bool(self._back)}
+        more = lowering.surcharges_of(launch, device, has[H2D] or has[D2H], has[KERNEL])
+        self._begins = ticks(device.host.submit_s) + more.enter
+        self._begins += ticks(device.host.graph_launch_s) if launch == "graph" else 0
         # By kind of op the ticks that the first call for one takes beyond its own, in every program.
         each = more.first_on_stream + more.turn
         firsts = {H2D: each + more.after_wait, KERNEL: each + more.after_wait + more.first_launch, D2H: each}
-        self._has = {H2D: bool(self._into), KERNEL: bool(workload.kernels), D2H: bool(self._back)}
-        self._firsts = {kind: first * self._has[kind] for kind, first in firsts.items()}
-        cards = [device]
-        if launch == "graph" and sum(workload.launches_in(1)) > 1:  # a launch behind another one may have no floor
-            cards.append(replace(device, compute=replace(device.compute, floor_s=0.0)))
-        (whole,) = workload.cut(1)
-        is_exact = workload.elements is not None
-        launches = zip(workload.kernels, workload.kernels_of(whole), strict=True)
-        self._kernels = [_Launches(kernel, launch, cards, is_exact) for kernel, (launch, _) in launches]
+        self._firsts = {kind: first * has[kind] for kind, first in firsts.items()}
+        names, engine_of = lowering.ENGINES[device.copy_engines.count]
+        kinds = {name: [kind for kind in has if has[kind] and engine_of[kind] == i] for i, name in enumerate(names)}
+        self._kinds = {ENGINE_WORDS[name]: own for name, own in kinds.items() if own}  # in a chunk's order
         arrays = (*workload.input_bytes, *workload.output_bytes)
         self._units = workload.elements or _pieces(max(arrays, default=0))
         self._fewest = workload.elements or min(map(_pieces, arrays), default=MOST_CHUNKS)
 
-    def bounds(self, first: int, last: int) -> dict[str, float]:
-        """No program of ``first`` to ``last`` chunks is faster than any of these, by what sets it."""
-        chain = self._chain(self._least_share(first, last), last, last <= self._fewest)
-        found = {HOST: self._host(first, last)}
-        for name, kinds, work in self._engines(first, last):
-            found[ENGINE_WORDS[name]] = chain.head[kinds[0]] + work + chain.tail[kinds[-1]]
-        if self._device.copy_engines.count == 2 and self._into and self._back:
-            idle = chain.tail[H2D], chain.head[D2H] - chain.head[H2D]
-            flows = self._into.flow(first, idle[0]), self._back.flow(first, idle[1])
-            found[LINK] = chain.head[H2D] + duplex_bound(*flows)
-        return found | {CHAIN: self._chain(1 / last, last).whole}
+    def bound(self, first: int, last: int) -> tuple[float, str]:
+        """Return what no program of ``first`` to ``last`` chunks is faster than, and what sets it.
 
-    def busiest(self, first: int, last: int) -> float:
-        """What the engine with the most to do works at least."""
-        return max((work for _, _, work in self._engines(first, last)), default=0.0)
-
-    def _engines(self, first: int, last: int) -> Iterator[tuple[str, list[int], float]]:
-        """The engines that have something to do, the kinds of their ops in a chunk's order, and their work."""
-        names, engine_of = lowering.ENGINES[self._device.copy_engines.count]
-        for engine, name in enumerate(names):
-            kinds = [kind for kind, is_there in self._has.items() if is_there and engine_of[kind] == engine]
-            work = sum(way.work(first) for kind, way in ((H2D, self._into), (D2H, self._back)) if kind in kinds)
-            if KERNEL in kinds:
-                work += self._kernel_work(first, last, alone=kinds == [KERNEL])
-            if kinds:
-                yield name, kinds, work
-
-    def _kernel_work(self, first: int, last: int, alone: bool) -> float:
-        """What the kernels take of their engine: one by one, or side by side where they have it for themselves."""
-        share, beside = self._most_share(first), self._device.compute.concurrent_kernels
-        found = [kernel.least(first, last, share) for kernel in self._kernels]
-        works, area = map(sum, zip(*found, strict=True))
-        return max(area, works / beside) if alone and beside > 1 else works
-
-    def _most_share(self, chunks: int) -> float:
-        """The most of the work that a chunk has if there are so many of them or more."""
-        if self._workload.elements:
-            return -(-self._units // chunks) / self._units
-        if self._units < chunks:
-            return 1 / chunks
-        return min(1.0, -(-self._units // chunks) / (self._units - 1)) if self._units > 1 else 1.0
-
-    def _least_share(self, first: int, last: int) -> float:
-        """The least of the work that a chunk has, in every program of ``first`` to ``last`` chunks."""
-        arrays = (*self._into.arrays, *self._back.arrays)
-        if first == last and arrays and not self._workload.elements:
-            cuts = (part.inputs + part.outputs for part in self._workload.cut(first))
-            return min(n / whole for cut in cuts for n, whole in zip(cut, arrays, strict=True))
-        least = self._fewest // last  # without elements, the last of N chunks of U pieces has at least U / N - N
-        return (least if self._workload.elements else max(0, least - last)) / self._fewest
-
-    def _chain(self, share: float, chunks: int, has_all: bool = True) -> _HeadAndTail:
-        """What lies before and behind the ops of each kind: calls of the host, and the chain of a chunk.
-
-        The chunk has this share of the work at least, of at most ``chunks`` chunks. ``has_all``: and of each array.
+        If no engine works for half of it, the chain of a chunk sets it.
         """
+        head, tail, _ = self._ends(self._least_share(first, last), last, last <= self._fewest)
+        flows = {H2D: self._into.flow(first), D2H: self._back.flow(first)}
+        found, works = {HOST: self._host(first, last)}, dict[str, float]()
+        for name, kinds in self._kinds.items():
+            works[name] = sum(flow.latency + flow.alone for kind, flow in flows.items() if kind in kinds)
+            if KERNEL in kinds:
+                works[name] += self._kernel_work(first, last, is_alone=kinds == [KERNEL])
+            found[name] = head[kinds[0]] + works[name] + tail[kinds[-1]]
+        if self._device.copy_engines.count == 2 and self._into and self._back:
+            idle = {H2D: tail[H2D], D2H: head[D2H] - head[H2D]}
+            there, back = (replace(flow, latency=flow.latency + idle[kind]) for kind, flow in flows.items())
+            found[LINK] = head[H2D] + duplex_bound(there, back)
+        *_, found[CHAIN] = self._ends(1 / last, last)
+        bound_by = max(found, key=lambda name: found[name])
+        is_chain = bound_by != HOST and 2 * max(works.values(), default=0.0) < found[bound_by]
+        return found[bound_by], CHAIN if is_chain else bound_by
+
+    def _ends(
+        self, share: float, chunks: int, has_all: bool = True
+    ) -> tuple[dict[int, float], dict[int, float], float]:
+        """Return by kind of op the ticks before its first op starts, and those behind the work of its last one.
+
+        And when the chunk could be back if it were the first to be issued. They are calls of the host, and the chain of
+        a chunk of at most so many, which has at least this ``share`` of the work; ``has_all``: and of each array.
+        """
+        call, firsts = self._copy_call, self._firsts
         into, back = (
             way.of_sizes([share * n for n in way.arrays]) if has_all else 0.0 for way in (self._into, self._back)
         )
-        kernels = sum(kernel.of_chunk(share, chunks) for kernel in self._kernels)
-        launches = zip(self._workload.launches_in(chunks), self._kernel_calls, strict=True)
-        launch_calls = sum(many * call for many, call in launches)
-        copies_in, copies_back = (self._copy_call * len(way.arrays) for way in (self._into, self._back))
-        begins = self._begins + self._copy_call * self._into.calls_once
-        issued = begins + ticks(self._workload.host_work_s)
-        head_in = self._begins + self._copy_call if self._into.calls_once else issued + min(self._copy_call, copies_in)
-        head_in += self._firsts[H2D]
-        called = issued + copies_in + self._firsts[H2D] + self._firsts[KERNEL]
-        head_kernel: float = called + sum(self._kernel_calls[:1])
+        kernels = sum(kernel.chunk(share, chunks) for kernel in self._kernels)
+        launch_calls = [kernel.call * kernel.kernel.launches_in(chunks) for kernel in self._kernels]
+        issued = self._begins + call * self._into.calls_once + ticks(self._workload.host_work_s)
+        head_in = firsts[H2D] + call + (self._begins if self._into.calls_once else issued)
+        called = issued + call * len(self._into.arrays) + firsts[H2D] + firsts[KERNEL]
+        head_kernel: float = called + sum(kernel.call for kernel in self._kernels[:1])
         if self._into:
             head_kernel = max(head_kernel, head_in + self._into.once + into)
-        first_back = min(self._copy_call, copies_back)
-        head_back = max(called + launch_calls + first_back + self._firsts[D2H], head_kernel + kernels)
+        head_back = max(called + sum(launch_calls) + call + firsts[D2H], head_kernel + kernels)
         back += self._back.once
         drain = self._kernels[-1].drain if self._kernels else 0
-        head = {H2D: head_in, KERNEL: head_kernel, D2H: head_back}
-        return _HeadAndTail(head_back + back, head, {H2D: kernels + back, KERNEL: drain + back, D2H: 0.0})
+        tail: dict[int, float] = {H2D: kernels + back, KERNEL: drain + back, D2H: 0}
+        return {H2D: head_in, KERNEL: head_kernel, D2H: head_back}, tail, head_back + back
+
+    def _kernel_work(self, first: int, last: int, is_alone: bool) -> float:
+        """Return what the kernels take of their engine: one by one, or side by side if they have it to themselves."""
+        share, beside = self._most_share(first), self._device.compute.concurrent_kernels
+        works, area = map(sum, zip(*(kernel.least(first, last, share) for kernel in self._kernels), strict=True))
+        return max(area, works / beside) if is_alone and beside > 1 else works
+
+    def _most_share(self, chunks: int) -> float:
+        """Return the most of the work that a chunk has if there are so many of them or more."""
+        if self._units < max(2, chunks):
+            return 1 / chunks
+        whole = self._units if self._workload.elements else self._units - 1  # the last piece may be smaller
+        return min(1.0, -(-self._units // chunks) / whole)
+
+    def _least_share(self, first: int, last: int) -> float:
+        """Return the least of the work and of each array that a chunk has, in every program of so many chunks.
+
+        Of N chunks of U pieces, the last one has at least U / N - N.
+        """
+        if first < last:
+            return max(0, self._fewest // last - last) / self._fewest
+        arrays = (*self._into.arrays, *self._back.arrays)
+        cuts = ((part.share, (*part.inputs, *part.outputs)) for part in self._workload.cut(first))
+        return min(min([share, *(n / whole for n, whole in zip(cut, arrays, strict=True))]) for share, cut in cuts)
 
     def _host(self, first: int, last: int) -> float:
-        """All calls, what the host does between them, and the last op of the program."""
-        workload = self._workload
-        launches = (
-            max(kernel.launches, first) if kernel.per == "item" else first * kernel.launches
-            for kernel in workload.kernels
-        )
+        """Return all calls, what the host does between them, and the last op of the program."""
         calls = self._copy_call * (self._into.copies(first) + self._back.copies(first))
-        calls += sum(many * call for many, call in zip(launches, self._kernel_calls, strict=True))
-        works = (first * workload.host_work_s + workload.host_load_s) * TICKS_PER_S
+        calls += sum(kernel.call * kernel.made(first) for kernel in self._kernels)
+        works = (first * self._workload.host_work_s + self._workload.host_load_s) * TICKS_PER_S
         ends = self._back.latency if self._back and (last <= self._fewest or self._back.calls_once) else 0.0
         return self._begins + sum(self._firsts.values()) + calls + works + ends
