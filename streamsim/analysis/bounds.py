@@ -150,9 +150,8 @@ def _walked(lowered: lowering.Lowered) -> tuple[int, bool, dict[int, int], int]:
             now, calls, free = now + call, calls + call, free + call
             if kind[op] == NOTHING:
                 continue
-            first[kind[op]] = min(first.get(kind[op], free), free)
-            last = max(last, free)
-            comes, in_chain = now + lowered.submit, calls
+            arrives, comes, in_chain = free + lowered.submit, now + lowered.submit, calls
+            first[kind[op]], last = min(first.get(kind[op], arrives), arrives), max(last, arrives)
             start = comes
             for earlier in sorted(predecessors(op)):
                 hand_over = 0 if segment.thread in waited else crossing(earlier, op)
@@ -170,9 +169,8 @@ def _walked(lowered: lowering.Lowered) -> tuple[int, bool, dict[int, int], int]:
             free = max(free, returned[segment.behind][2])
         threads[segment.thread] = now, calls, free
         returned.append(threads[segment.thread])
-    latest, submit = max(range(n), key=end.__getitem__), lowered.submit
-    arrivals = {one: tick + submit for one, tick in first.items()}
-    return end[latest], 2 * calls_in[latest] > end[latest], arrivals, last + submit if first else 0
+    latest = max(range(n), key=end.__getitem__)
+    return end[latest], 2 * calls_in[latest] > end[latest], first, last
 
 
 class Flow(msgspec.Struct, frozen=True):
