@@ -463,7 +463,7 @@ class _Work:
         head_kernel: float = called + sum(kernel.call for kernel in self._kernels[:1])
         if self._into:
             head_kernel = max(head_kernel, head_in + self._into.once + into)
-        head_back = max(called + sum(launch_calls) + call + firsts[D2H], head_kernel + kernels)
+        head_back = max(called + sum(launch_calls) + call * bool(self._back) + firsts[D2H], head_kernel + kernels)
         back += self._back.once
         drain = self._kernels[-1].drain if self._kernels else 0
         tail: dict[int, float] = {H2D: kernels + back, KERNEL: drain + back, D2H: 0}

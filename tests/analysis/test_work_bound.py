@@ -138,12 +138,14 @@ def made(draw: st.DrawFn) -> tuple[Workload, Device]:
     return workload, make_device(**parts)
 
 
+NO_COPIES = Workload(None, (), (), (WorkloadKernel(duration_s=5 * US),)), make_device(graph_node=8000)
 LAST_IS_SMALL = Workload(7, (16_000,), (1600,), (WorkloadKernel(duration_s=11_200 * NS),)), make_device()
 
 
 @examples(75)
 @given(made(), PINNED)
 @example(LAST_IS_SMALL, ("pinned", "live"))  # in three chunks of 3, 3 and 1
+@example(NO_COPIES, ("pinned", "graph"))
 def test_nothing_is_faster_where_the_bound_is_close(case: tuple[Workload, Device], how: tuple[Any, Any]) -> None:
     workload, device = case
     asked = dict(zip(("memory", "launch"), how, strict=True))
