@@ -47,7 +47,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from streamsim.advice.engine import WORTH, Advice, Trial, advise
-from streamsim.analysis import CAUSES, KEYS, Key, Removals, limits_of, split_of
+from streamsim.analysis import CAUSES, KEYS, Key, Removals, split_of
 from streamsim.collector import collector_off
 from streamsim.device import Device, as_device, known_within, link_words
 from streamsim.displayed import Result, attributes
@@ -105,7 +105,7 @@ class Loss:
             return self.best.text + "; does not help alone" * (self.best.gain <= 1)
         if self.assuming is not None:
             return "none without an assumption"
-        return f"cannot be removed: {CAUSES[self.cause].otherwise}"
+        return f"cannot be removed: {CAUSES[self.cause].meaning}"
 
     @property
     def lost_s(self) -> float:
@@ -239,9 +239,8 @@ def explain(schedule: Schedule, device: Device | str | Path, source: Origin | No
     device.check_room(schedule.device_bytes)
     removals = Removals(Work(schedule, device))
     split, tried = split_of(removals), advise(schedule, device, source)
-    even, limits = limits_of(removals.loads, split.floor)
     losses = [_loss(key, split.parts.get(key, 0), removals, tried.alone) for key in KEYS]
-    inside = [Loss(key, ticks, removals.worth_s(key)) for key, ticks in limits.items() if ticks]
+    inside = [Loss(key, ticks, removals.worth_s(key)) for key, ticks in split.limits.items() if ticks]
     found = [loss for loss in losses if loss.ticks or (loss.best and loss.best.gain > 1) or loss.assuming]
     return Explanation(
         timeline=removals.timeline,
@@ -250,7 +249,7 @@ def explain(schedule: Schedule, device: Device | str | Path, source: Origin | No
         bound_s=split.floor / TICKS_PER_S,
         bound_by=split.bound_by,
         own_bound_s=split.own_s,
-        even_s=even / TICKS_PER_S,
+        even_s=(split.floor - sum(split.limits.values())) / TICKS_PER_S,
         losses=tuple(sorted(found, key=lambda loss: (-loss.ticks, -loss.gain_alone_s))),
         limits=tuple(sorted(inside, key=lambda loss: -loss.ticks)),
         tried=tried,

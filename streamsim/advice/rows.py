@@ -149,7 +149,7 @@ class _Pipelined:
         work, schedule = self._work, self._work.schedule
         is_pageable = transform.has_pageable(schedule)
         slow_s = sum(schedule.ops[i].call_s or 0.0 for i in transform.slow_calls(work))
-        is_slow = slow_s > 0 and sum(load.busy for load in loads_of(work).values()) >= LEAST_WORK * slow_s
+        is_slow = slow_s > 0 and sum(busy_s for busy_s, _ in loads_of(work).values()) >= LEAST_WORK * slow_s
         rows: list[tuple[Key, bool, Changes]] = [
             ("slow-calls", is_slow, (make.WARM_CALLS,)),
             ("pageable-memory", is_pageable, (make.PIN,)),

@@ -50,7 +50,6 @@ from streamsim.analysis.losses import (
     Key,
     Removals,
     has_few_connections,
-    limits_of,
     loads_of,
     mean_gains,
     split_of,

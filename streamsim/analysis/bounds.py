@@ -485,10 +485,10 @@ class _Work:
     def _least_share(self, first: int, last: int) -> float:
         """Return the least of the work and of each array that a chunk has, in every program of so many chunks.
 
-        Of N chunks of U pieces, the last one has at least U / N - N.
+        Of N chunks of U pieces, the last one has at least U / N - N; and each has an element, if the work has any.
         """
         if first < last:
-            return max(0, self._fewest // last - last) / self._fewest
+            return max(self._workload.elements is not None, self._fewest // last - last) / self._fewest
         arrays = (*self._into.arrays, *self._back.arrays)
         cuts = ((part.share, (*part.inputs, *part.outputs)) for part in self._workload.cut(first))
         return min(min([share, *(n / whole for n, whole in zip(cut, arrays, strict=True))]) for share, cut in cuts)

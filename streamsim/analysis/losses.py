@@ -23,124 +23,87 @@ from streamsim.errors import SHORTEST_KERNEL_S
 from streamsim.lowering import ENGINES
 from streamsim.program import Copy, HostWork, Kernel, Op, Schedule, WaitThread, remembered
 from streamsim.rules import D2H, H2D, KERNEL, S_PER_TICK, TICKS_PER_S, ticks
-from streamsim.timeline import Timeline
 from streamsim.transform import calls_and_memory as calls
 
 Key = str  # of a cause
 
 
 class Cause(NamedTuple):
-    """Something that loses time, for people: what ``happens``, and the ``remedy`` beyond the changes that are tried.
-
-    ``instead``: what to do where no change can be made, if that is not the remedy.
-    """
+    """Something that loses time, for people; ``meaning``: what happens, and what can be done about it."""
 
     title: str
-    happens: str
-    remedy: str = ""
-    instead: str = ""
-
-    @property
-    def meaning(self) -> str:
-        """What happens, and what can be done about it."""
-        return f"{self.happens}: {self.remedy}" if self.remedy else self.happens
-
-    @property
-    def otherwise(self) -> str:
-        """What to do where no change can be made."""
-        return self.instead or f"{self.happens}; {self.remedy}"
+    meaning: str
 
 
 CAUSES: dict[Key, Cause] = {
     "pageable-memory": Cause(
-        "pageable host memory", "pageable copies are staged and hold the host", "pin the host memory"
+        "pageable host memory", "pageable copies are staged and hold the host; pin the host memory"
     ),
     "legacy-stream": Cause(
         "legacy default stream",
-        "its ops and those of blocking streams wait for each other",
-        "give every kernel and copy a non-blocking stream",
+        "its ops and those of blocking streams wait for each other; give every kernel and copy a non-blocking stream",
     ),
     "host-waits": Cause(
         "synchronising or blocking call",
-        "the host waits for the card before it issues more",
-        "copy asynchronously, and wait as late and as seldom as the results allow",
-        "allocate and free outside of the pipeline",
+        "the host waits for the card before it issues more; copy asynchronously, allocate and free outside of the"
+        " pipeline, and wait as late and as seldom as the results allow",
     ),
     "issue-order": Cause(
         "issue order",
-        "an op that must wait blocks those that were issued after it",
-        instead="the data allows no other order",
+        "an op that must wait blocks those that were issued after it; use another order if the data allows one",
     ),
     "needless-order": Cause(
-        "wait that serialises",
-        "chunks wait for each other",
-        "give independent chunks streams and buffers of their own",
+        "wait that serialises", "chunks wait for each other; give independent chunks streams and buffers of their own"
     ),
     "copied-once": Cause(
         "copied once, before or after all chunks",
-        "all chunks wait for one copy, or one copy waits for all",
-        "keep that array on the card from run to run, or copy each chunk its part",
+        "all chunks wait for one copy, or one copy waits for all; keep that array on the card from run to run, or copy"
+        " each chunk its part",
     ),
     "connections": Cause(
         "more streams than connections",
-        "streams share a hardware queue",
-        "use fewer streams",
-        "the card has no more hardware queues",
+        "streams share a hardware queue, and the card has no more of them; use fewer streams",
     ),
     "many-streams": Cause(
         "more streams than pay",
-        "each stream makes calls and hand-overs slower",
-        instead="chunks are not in streams of their own",
+        "each stream makes calls and hand-overs slower; use fewer streams if chunks have streams of their own",
     ),
     "host-work": Cause(
         "work of the host between its calls",
-        "the card waits while the host works between its calls",
-        "do that beforehand, or in another thread, or capture the steady part as a graph",
-        "do it beforehand, or in another thread",
+        "the card waits while the host works between its calls; do that beforehand, or in another thread",
     ),
     "slow-calls": Cause(
         "single calls that hold the host",
-        "a single call holds the host far longer than its like",
-        "make it once before",
+        "a single call holds the host far longer than its like; make it once before",
     ),
     "host-issue": Cause(
         "host issue cost",
-        "the host's calls set the time",
-        "issue fewer and larger ops, or capture the steady part as a graph",
-        "its calls are in a graph, or no graph can hold them; issue fewer and larger ops",
+        "the host's calls set the time; issue fewer and larger ops, in a graph if one can hold them",
     ),
     "small-chunks": Cause(
         "chunks too small (latencies, hand-overs, kernel floor)",
-        "what each op costs beside its work sets the time",
-        "issue fewer and larger ops",
-        "these ops cannot be merged; issue larger ones",
+        "what each op costs beside its work sets the time; issue fewer and larger ops",
     ),
-    "duplex": Cause("duplex contention", "both directions share the link, whatever the schedule", "move fewer bytes"),
+    "duplex": Cause("duplex contention", "both directions share the link, whatever the schedule; move fewer bytes"),
     "few-blocks": Cause(
         "kernels of too few blocks",
-        "they leave multiprocessors of the card without work",
-        "launch more blocks, or several such kernels side by side",
+        "they leave multiprocessors of the card without work; launch more blocks, or several such kernels side by side",
     ),
     "few-chunks": Cause(
         "too few chunks (fill and drain)",
-        "the first copy in and the last copy out run alone",
-        "cut the work finer where it can be cut",
-        "these ops cannot be cut finer",
+        "the first copy in and the last copy out run alone; cut the work finer where it can be cut",
     ),
     "same-direction": Cause(
         "same-direction copies that queue",
-        "one direction carries one copy at a time, in any stream",
-        "move fewer bytes",
+        "one direction carries one copy at a time, in any stream; move fewer bytes",
     ),
     "full-kernels": Cause(
         "kernels that fill the card",
-        "kernels that fill the card cannot run side by side",
-        "make the kernels faster",
+        "kernels that fill the card cannot run side by side; make the kernels faster",
     ),
     "unbalanced": Cause(
         "unbalanced pipeline (little to overlap with)",
-        "the other stages hide behind the longest one",
-        "shorten that",
+        "the other stages hide behind the longest one; shorten that",
     ),
 }
 KEYS = tuple(CAUSES)
@@ -172,7 +135,7 @@ def _with(work: transform.Work, change: Callable[[Op], Op], device: Device) -> t
     return transform.Work(schedule if all(map(is_, ops, schedule.ops)) else replace(schedule, ops=ops), device)
 
 
-def without_host_costs(work: transform.Work) -> transform.Work:
+def _without_host_costs(work: transform.Work) -> transform.Work:
     """Return the program in which the host's calls take no time."""
 
     def free(op: Op) -> Op:
@@ -181,13 +144,7 @@ def without_host_costs(work: transform.Work) -> transform.Work:
     return _with(work, free, without(work.device, "host"))
 
 
-def has_host_work(work: transform.Work) -> bool:
-    """Return True if the host does something between its calls before the last copy or kernel is issued."""
-    ops = work.schedule.ops[: max(0, transform.last_work(work.schedule))]
-    return any(isinstance(op, HostWork) and op.duration_s for op in ops)
-
-
-def without_once(schedule: Schedule, once: Collection[Copy]) -> Schedule:
+def _without_once(schedule: Schedule, once: Collection[Copy]) -> Schedule:
     """Return the schedule with the copies ``once`` in a stream of their own and in nobody's way.
 
     Those to the card come last and those from it first: none waits for another op, and none for it.
@@ -201,6 +158,13 @@ def without_once(schedule: Schedule, once: Collection[Copy]) -> Schedule:
             found["others"].append(op)
     ops = (*found["d2h"], *found["others"], *found["h2d"], *schedule.ops[last:])
     return replace(schedule, ops=ops, streams=(*schedule.streams, *transform.NON_BLOCKING))
+
+
+def _without_host_work(work: transform.Work) -> transform.Work:
+    """Return the program in which the host does nothing between its calls before the last copy or kernel is issued."""
+    last, ops = transform.last_work(work.schedule), work.schedule.ops
+    kept = tuple(op for i, op in enumerate(ops) if i > last or not (isinstance(op, HostWork) and op.duration_s))
+    return work._replace(schedule=replace(work.schedule, ops=kept))
 
 
 def without_latencies(work: transform.Work) -> transform.Work:
@@ -232,111 +196,95 @@ def _with_enough_blocks(work: transform.Work) -> transform.Work:
 # How evenly the work loads the engines, and the streams each engine
 
 
-class Load(NamedTuple):
-    """What an engine has to do, and its busiest stream's part of it, in seconds."""
+def loads_of(work: transform.Work) -> dict[str, tuple[float, float]]:
+    """Return the seconds that each engine which is used has to work, and its busiest stream's part of them.
 
-    busy: float
-    busiest: float
-
-
-def loads_of(work: transform.Work) -> dict[str, Load]:
-    """Return the load of each engine that is used: bytes at the rate of pinned memory, kernels without latencies."""
+    Bytes go at the rate of pinned memory, and kernels have no latencies.
+    """
     names, engine_of = ENGINES[work.device.copy_engines.count]
-    there, back, compute = (names[engine_of[kind]] for kind in (H2D, D2H, KERNEL))
     schedule, device = without_latencies(work)[:2]
     busy, of_streams = defaultdict[str, float](float), defaultdict[str, dict[int, float]](lambda: defaultdict(float))
     for op in schedule.ops:
         if isinstance(op, Copy):
-            link, engine = (device.h2d, there) if op.direction == "h2d" else (device.d2h, back)
+            kind, link = (H2D, device.h2d) if op.direction == "h2d" else (D2H, device.d2h)
             own_s = alone_s = op.bytes / link.bandwidth_bytes_per_s
         elif isinstance(op, Kernel):
-            engine, use = compute, device.occupancy(op)
+            kind, use = KERNEL, device.occupancy(op)
             own_s, alone_s = use.alone_s * use.share, use.alone_s
         else:
             continue
-        busy[engine] += own_s
-        of_streams[engine][op.stream] += alone_s
-    return {name: Load(all_s, min(all_s, max(of_streams[name].values()))) for name, all_s in busy.items() if all_s}
+        busy[names[engine_of[kind]]] += own_s
+        of_streams[names[engine_of[kind]]][op.stream] += alone_s
+    return {name: (all_s, min(all_s, max(of_streams[name].values()))) for name, all_s in busy.items() if all_s}
 
 
-def limits_of(loads: dict[str, Load], floor: int) -> tuple[int, dict[Key, int]]:
-    """Return the ticks of a perfectly even load, and what raises the bound from there to ``floor``."""
-    parts: dict[Key, int] = dict.fromkeys(LIMITS, 0)
+def _limits(work: transform.Work, floor: int) -> dict[Key, int]:
+    """Return what raises the bound to ``floor`` from the ticks of a perfectly even load."""
+    loads, parts = loads_of(work), dict.fromkeys(LIMITS, 0)
     if len(loads) > 1:
-        mean = sum(load.busy for load in loads.values()) / len(loads)
+        mean = sum(busy for busy, _ in loads.values()) / len(loads)
         parts["unbalanced"] = max(0, floor - round(mean / S_PER_TICK))
-    for engine, load in loads.items():
+    for engine, (busy, busiest) in loads.items():
         key = "full-kernels" if engine == "compute" else "same-direction"
-        parts[key] += round((load.busy - load.busiest) / len(loads) / S_PER_TICK)
-    return floor - sum(parts.values()), parts
+        parts[key] += round((busy - busiest) / len(loads) / S_PER_TICK)
+    return parts
 
 
 # Simulations without some causes
 
 
-def _of_device(change: Callable[[Device], Device]) -> Callable[[transform.Work], transform.Work]:
-    return lambda work: transform.Work(work.schedule, change(work.device))
-
-
-# What is changed behind the order and the calls, each after those before it.
-_WITHOUT: dict[Key, Callable[[transform.Work], transform.Work]] = {
-    "pageable-memory": lambda work: transform.Work(calls.pinned(work.schedule), work.device),
-    "connections": _of_device(lambda device: device.with_connections(MOST_CONNECTIONS)),
-    "duplex": _of_device(lambda device: without(device, "duplex")),
-    "host-issue": without_host_costs,
-    "small-chunks": without_latencies,
-}
-_PROGRAM = {"legacy-stream", "host-waits", "issue-order", "needless-order", "copied-once", "host-work", "slow-calls"}
+# What is removed from the program; the others are removed behind these.
+_PROGRAM = {"legacy-stream", "host-waits", "issue-order", "needless-order", "slow-calls", "copied-once", "host-work"}
 
 
 class Removals:
-    """Simulates a schedule on a device, the ``work``, without some of the causes that are present in it.
+    """Simulates a schedule on a device, the ``work``, without some of the causes that are ``present`` in it.
 
     ``is_exact``: over all orders of removal; else over two.
     """
 
     def __init__(self, work: transform.Work) -> None:
         self.work = work
-        schedule = work.schedule
-        self._needs = transform.dependences_of(schedule)
-        self._once = [op for i in sorted(self._needs.common) if isinstance(op := schedule.ops[i], Copy)]
-        self.is_racy = self._needs.is_racy
-        self._known: dict[frozenset[Key], int] = {}
-        self._without = remembered(self._changed)
-        self.loads = loads_of(work)
-        self.simulations = 0
-        self.timeline = self._simulate(work)
-        self.makespan = self._known[frozenset()] = ticks(self.timeline.makespan_s)
-        is_present = self._is_present()
-        self.present = [key for key in KEYS if is_present.get(key)]
-        self._order = self._best_order()
-        self.is_exact = len(schedule.ops) << len(self.present) <= BUDGET
-
-    def _is_present(self) -> dict[Key, bool]:
-        work, schedule, needs = self.work, self.work.schedule, self._needs
+        schedule, device = work[:2]
+        self._needs = needs = transform.dependences_of(schedule)
+        self.is_racy = needs.is_racy
+        once = [op for i in sorted(needs.common) if isinstance(op := schedule.ops[i], Copy)]
         directions = {op.direction for op in schedule.ops if isinstance(op, Copy)}
-        return {
-            "pageable-memory": calls.has_pageable(schedule),
+        # What is changed behind the order and the calls, each after those before it.
+        self._without: dict[Key, Callable[[transform.Work], transform.Work]] = {
+            "slow-calls": lambda made: made._replace(schedule=calls.without_slow_calls(made)),
+            "copied-once": lambda made: made._replace(schedule=_without_once(made.schedule, once)),
+            "host-work": _without_host_work,
+            "pageable-memory": lambda made: made._replace(schedule=calls.pinned(made.schedule)),
+            "connections": lambda made: made._replace(device=made.device.with_connections(MOST_CONNECTIONS)),
+            "duplex": lambda made: made._replace(device=without(made.device, "duplex")),
+            "host-issue": _without_host_costs,
+            "small-chunks": without_latencies,
+        }
+        is_present = {key: change(work) != work for key, change in self._without.items()}
+        is_present |= {
             "legacy-stream": transform.has_legacy(schedule),
             "host-waits": calls.has_host_waits(schedule),
             "issue-order": bool(needs.orders),
             "needless-order": needs.has_needless_order,
-            "copied-once": bool(self._once),
+            "copied-once": bool(once),
             "connections": has_few_connections(work),
-            "host-work": has_host_work(work),
-            "slow-calls": bool(calls.slow_calls(work)),
-            "duplex": len(directions) == work.device.copy_engines.count == 2 and _WITHOUT["duplex"](work) != work,
-            "host-issue": without_host_costs(work) != work,
-            "small-chunks": without_latencies(work) != work,
         }
+        is_present["duplex"] &= len(directions) == device.copy_engines.count == 2
+        self.present = [key for key in KEYS if is_present.get(key)]
+        self.is_exact = len(schedule.ops) << len(self.present) <= BUDGET
+        self._changed = remembered(self._without_in_program)
+        self.timeline, self.simulations = simulate_one_of_many(schedule, device, many=SIMULATIONS), 1
+        self.makespan = ticks(self.timeline.makespan_s)
+        self._known = {frozenset[Key](): self.makespan}
+        self._order = self._best_order()
 
     def _best_order(self) -> str | None:
         """Return the order of issue that helps most alone."""
-        schedule, device, *_ = self.work
-        orders = {order: self._needs.reordered(schedule, order, holds=True) for order in self._needs.orders}
+        orders = {order: self._needs.reordered(self.work.schedule, order, holds=True) for order in self._needs.orders}
         if len(orders) < 2:
             return next(iter(orders), None)
-        return min(orders, key=lambda order: self.run(transform.Work(orders[order], device)))
+        return min(orders, key=lambda order: self.run(self.work._replace(schedule=orders[order])))
 
     def time(self, removed: frozenset[Key]) -> int:
         """Return the makespan in ticks without the causes ``removed``."""
@@ -354,22 +302,23 @@ class Removals:
             return None
         return (self.makespan - alone) / TICKS_PER_S
 
+    def run(self, work: transform.Work) -> int:
+        """Return the makespan of any program, in ticks."""
+        self.simulations += 1
+        return ticks(simulate_one_of_many(*work[:2], many=SIMULATIONS).makespan_s)
+
     def scenario(self, removed: frozenset[Key]) -> transform.Work:
         """Return the program without the causes ``removed``."""
-        schedule = self._without(self.work.schedule, removed & _PROGRAM)
-        work = transform.Work(schedule, self.work.device)
-        for cause, change in _WITHOUT.items():
-            work = change(work) if cause in removed else work
-        return work
+        return self._changed_by(self._changed(self.work.schedule, removed & _PROGRAM), removed - _PROGRAM)
 
-    def _changed(self, schedule: Schedule, removed: frozenset[Key]) -> Schedule:
-        """Return ``schedule`` with other calls, order and streams."""
-        made = self._reissued(schedule, removed)
-        made = calls.without_slow_calls(transform.Work(made, self.work.device)) if "slow-calls" in removed else made
-        made = without_once(made, self._once) if "copied-once" in removed else made
-        if "host-work" in removed:
-            made = replace(made, ops=tuple(op for op in made.ops if not isinstance(op, HostWork)))
-        return made
+    def _without_in_program(self, schedule: Schedule, removed: frozenset[Key]) -> transform.Work:
+        made = self.work._replace(schedule=self._reissued(schedule, removed))
+        return self._changed_by(made, removed)
+
+    def _changed_by(self, work: transform.Work, removed: Collection[Key]) -> transform.Work:
+        for key, change in self._without.items():
+            work = change(work) if key in removed else work
+        return work
 
     def _reissued(self, schedule: Schedule, removed: frozenset[Key]) -> Schedule:
         holds = "host-waits" not in removed
@@ -387,14 +336,6 @@ class Removals:
         assert order is not None
         return self._needs.reordered(schedule, order, holds)
 
-    def run(self, work: transform.Work) -> int:
-        """Return the makespan of any program, in ticks."""
-        return ticks(self._simulate(work).makespan_s)
-
-    def _simulate(self, work: transform.Work) -> Timeline:
-        self.simulations += 1
-        return simulate_one_of_many(*work[:2], many=SIMULATIONS)
-
 
 # How causes share what they have lost together
 
@@ -402,10 +343,12 @@ class Removals:
 class Split(NamedTuple):
     """The time of a schedule: the bound of its work, ``floor`` in ticks, and the ``parts`` of the causes above it.
 
-    ``bound_by``: the engine that sets the bound; ``own_s``: the lower bound of the schedule as it stands.
+    ``limits``: what raises the bound from the ticks of a perfectly even load to ``floor``. ``bound_by``: the engine
+    that sets the bound; ``own_s``: the lower bound of the schedule as it stands.
     """
 
     parts: dict[Key, int]
+    limits: dict[Key, int]
     floor: int
     bound_by: str
     own_s: float
@@ -427,9 +370,9 @@ def split_of(removals: Removals) -> Split:
     floor = min(best, *map(ticks, (work[bound_by], own.seconds)))
     filled = max(floor, min(best, removals.run(_with_enough_blocks(bare))))
     gains = mean_gains(times)
-    lost = {key: gains[key] for key in removals.present}
-    lost |= {"few-blocks": Fraction(best - filled), "few-chunks": Fraction(filled - floor)}
-    return Split(_whole(lost, removals.makespan - floor), floor, bound_by, own.seconds)
+    gains |= {"few-blocks": Fraction(best - filled), "few-chunks": Fraction(filled - floor)}
+    parts = _whole({key: gains[key] for key in KEYS if key in gains}, removals.makespan - floor)
+    return Split(parts, _limits(removals.work, floor), floor, bound_by, own.seconds)
 
 
 def _whole(parts: dict[Key, Fraction], whole: int) -> dict[Key, int]:
