@@ -7,6 +7,7 @@ from typing import Any
 
 from msgspec.structs import asdict, replace
 
+from streamsim.advice import Trial
 from streamsim.analysis import BOUND_AS_ISSUED, BOUND_OF_WORK
 from streamsim.answer.document import Answer, Pictures
 from streamsim.answer.predictions import bound_fact, device_notes
@@ -17,7 +18,7 @@ from streamsim.page import Map, Shown, column_words, map_of, spread, value_words
 from streamsim.program import Config, Layers, Schedule, Workload
 from streamsim.report import Fact, Table, facts
 from streamsim.rules import TICKS_PER_S
-from streamsim.search import CONFIG, RESULTS, WITHIN, Best, Sweep, evaluate_ticks, is_fast
+from streamsim.search import CONFIG, RESULTS, WITHIN, Best, SimulatedProgram, Sweep, evaluate_ticks, is_fast
 from streamsim.text import format_bytes, format_change, format_ratio, format_seconds
 from streamsim.timeline import Timeline
 
@@ -33,7 +34,7 @@ OPTIONS = {  # the options of columns whose option has another name
     "host_work_s": "--host-work",
     "host_load_s": "--host-load",
 }
-NAMES = {"one_by_one": "pinned", "pageable": "pageable", "resident": "all stay", "before": "as it is"}
+NAMES = {"one_by_one": "pinned", "resident": "all stay", "before": "as it is"}
 
 
 # The best
@@ -50,11 +51,10 @@ def best_answer(
     ``command``: predicts the workload on the device if the options of a configuration are added; empty if none does.
     """
     work, within = best.work, best.known_within
-    counts, *doubts = how_sure(best)
-    of_layers = tuple(work.assumed) if isinstance(work, Layers) else ()
-    notes, link = device_notes(best.device, best.link, best.card, (*of_layers, *assumed))
-    groups = (_times(best), _risk(best), _changes(best), _memory(best), _bound(best))
-    more = [counts]
+    assumed = [*(work.assumed if isinstance(work, Layers) else ()), *assumed]
+    notes, link = device_notes(best.device, best.link, best.card, assumed)
+    groups = (_times(best), _risk(best), _conditions(best), _memory(best), _bound(best))
+    more = [f"{counted(best.programs, 'program')}, {best.simulated:,} simulated."]
     described = ""
     if isinstance(work, Schedule):
         described = f": {counted(best.compared['before'].more['chunks'], 'chunk')} of a program"
@@ -64,7 +64,7 @@ def best_answer(
     return Answer(
         title=f"best on {best.device}{described}",
         facts=facts("", groups, within),
-        notes=(*doubts, *_not_looked_at(best), *notes),
+        notes=(*_doubts(best), *notes),
         more=(*more, *link),
         pictures=partial(_pictures, best, command),
         data={**best.to_json(inputs), **({"assumed": assumed} if assumed else {})},
@@ -77,18 +77,23 @@ def _named(best: Best[Any]) -> str:
 
 def _times(best: Best[Any]) -> Iterator[Fact]:
     use, the_best = best.simplest, _named(best)
-    found = "" if best.simplest_exact else " found"
+    found = "" if best.grid and best.exact else " found"
     why = f": the simplest{found} within {best.near_percent} % of {the_best}" if best.programs > 1 else ""
-    yield "use", use.makespan_s, f"{use.words}{why}"
+    yield "use", use.makespan_s, f"{_words(use)}{why}"
     if isinstance(best.work, Layers) and best.work.passes > 1:
-        yield "a pass", use.more["pass_s"], f"one of {best.work.passes}"
+        yield "a pass", use.makespan_s / best.work.passes, f"one of {best.work.passes}"
     on_card = f"; {format_bytes(best.best.device_bytes)} on the card" if best.best.device_bytes else ""
-    yield "optimum" if best.exact else "best found", best.best.makespan_s, f"{best.best.words}{on_card}"
+    yield "optimum" if best.exact else "best found", best.best.makespan_s, f"{_words(best.best)}{on_card}"
     for name, one in best.compared.items():
         room = "" if best.fits(one) else ", which needs more memory than allowed"
-        gain = f"{the_best} is {format_ratio(best.gain(one.makespan_s), best.known_within)} as fast"
+        gain = f"{the_best} is {format_ratio(best.ratio(one.makespan_s), best.known_within)} as fast"
         row = "unchunked" if name == "serial" and isinstance(best.work, Workload) else NAMES.get(name, name)
         yield row, one.makespan_s, f"{one.words}{room}: {gain}"
+
+
+def _words(one: SimulatedProgram[Any]) -> str:
+    """Return a program in words; changes of one as the options that make them."""
+    return " ".join(one.options) if isinstance(one.config, Trial) and one.options else one.words
 
 
 def _risk(best: Best[Any]) -> Iterator[Fact]:
@@ -107,15 +112,10 @@ def _risk(best: Best[Any]) -> Iterator[Fact]:
         yield "risk", seconds, f"if {worst}: {times} as long as what to use"
 
 
-def _changes(best: Best[Any]) -> Iterator[Fact]:
-    """Yield what each change of a program brings alone, and what is assumed of them."""
-    if best.changes is None:
-        return
-    for one in best.changes.alone:
-        gain = format_ratio(one.gain, best.known_within)
-        yield one.change, one.takes_s, f"alone {gain} as fast; then {one.binds} binds"
-    yield from (("assumed", "", text) for text in best.changes.together.assumes)
-    yield from (("note", "", text) for text in best.changes.notes)
+def _conditions(best: Best[Any]) -> Iterator[Fact]:
+    """Yield what the changes of a program to use assume."""
+    if isinstance(best.simplest.config, Trial):
+        yield from (("assumed", "", text) for text in best.simplest.config.assumes)
 
 
 def _memory(best: Best[Any]) -> Iterator[Fact]:
@@ -123,16 +123,13 @@ def _memory(best: Best[Any]) -> Iterator[Fact]:
     if not isinstance(best.work, Layers):
         return
     use, reserved = best.simplest, best.simplest.config.reserve_bytes
-    card, host = (
-        [] if limit is None else [f"at most {format_bytes(limit)} may be"]
-        for limit in (best.memory_bytes, best.pinned_limit_bytes)
-    )
+    card = [] if best.memory_bytes is None else [f"at most {format_bytes(best.memory_bytes)} may be"]
     if reserved:
         card.append(f"{format_bytes(reserved)} reserved for context and activations")
     unless = " in each direction, unless a buffer still holds them" if best.work.direction == "both" else ""
-    host.append(f"{len(use.more['streamed'])} layers, which each pass copies{unless}")
+    host = f"{len(use.more['streamed'])} layers, which each pass copies{unless}"
     yield "on the card", format_bytes(use.device_bytes), "; ".join(card)
-    yield "pinned on the host", format_bytes(use.more["pinned_bytes"]), "; ".join(host)
+    yield "pinned on the host", format_bytes(use.more["pinned_bytes"]), host
     yield "load", use.more["load_s"], "what stays, once, before the first pass; not counted above"
 
 
@@ -141,36 +138,19 @@ def _bound(best: Best[Any]) -> list[Fact]:
     return [bound_fact(name, bound, best.best.makespan_s, best.known_within, _named(best))]
 
 
-def how_sure(best: Best[Any]) -> list[str]:
-    """Return how many programs were looked at, and what is not known for certain."""
-    proved = best.programs - best.simulated - best.left_open
-    slower = f"more than {best.near_percent} % slower" if best.grid else "no faster"
-    counts = [f"{best.simulated:,} simulated", *([f"{proved:,} proved {slower} by their bounds"] if proved > 0 else [])]
-    counts += [f"{best.left_open:,} left open"] if best.left_open else []
-    lines = [f"{counted(best.programs, 'program')}: {', '.join(counts)}."]
-    if best.left_open_because:
-        choice = "--exact" if best.compiled else "numba or --exact"
-        remedy = f" {choice} leaves nothing open." if best.left_open else ""
-        lines.append(f"{_doubt(best)}: {best.left_open_because}.{remedy}")
-    return lines
-
-
-def _doubt(best: Best[Any]) -> str:
-    if best.exact:
-        return f"The optimum is exact; a simpler program may come within {best.near_percent} % of it"
-    if not best.floor_s:
-        return "Not exact"
-    return f"Not exact, though no program is more than {ceil(1000 * best.nearness) / 10:.1f} % faster"
-
-
-def _not_looked_at(best: Best[Any]) -> list[str]:
-    """Return what was not looked at or not tried."""
-    lines = [f"not tried: {why}" for why in best.not_tried]
-    if best.most_chunks is not None:
-        lines.append(f"No more than {best.most_chunks} chunks were looked at: the workload has no more.")
+def _doubts(best: Best[Any]) -> Iterator[str]:
+    """Yield what is not known for certain, and what was not looked at."""
+    if not best.exact and best.floor_s:
+        percent = ceil(1000 * (1 - best.floor_s / best.best.makespan_s)) / 10
+        more = "; the budget of simulated ops is spent, --exact searches on" if best.grid else ""
+        yield f"Not exact: another program may be at most {percent:.1f} % faster{more}."
+    elif not best.exact:
+        yield "Not exact: only some numbers of chunks, streams and steps ahead are tried."
     if best.left_out:
-        lines.append(f"{best.left_out} programs of the grid were left out: {best.left_out_why}.")
-    return lines
+        most = format_bytes(best.memory_bytes or 0)
+        yield f"{best.left_out} programs of the grid were left out: they need more than {most} on the card."
+    if best.grid and "graph" in best.grid.launch and isinstance(best.work, Workload) and best.work.has_host_work:
+        yield "Graphs were left out: the host cannot work between the steps of a graph."
 
 
 def _pictures(best: Best[Any], command: str) -> Pictures:

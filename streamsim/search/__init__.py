@@ -11,7 +11,7 @@
 from streamsim.search.best import GridSearch, best, best_program
 from streamsim.search.best_offload import MOST_LEAN, LayerCosts, best_offload
 from streamsim.search.grid import SLOW, Grid, evaluate, evaluate_ticks, is_fast, simulation_costs
-from streamsim.search.searches import BUDGET_OPS, Best
+from streamsim.search.searches import BUDGET_OPS, Best, SimulatedProgram
 from streamsim.search.sweep import (
     CONFIG,
     FORMATS,

@@ -26,11 +26,11 @@ from heapq import nsmallest
 from operator import attrgetter
 from pathlib import Path
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
-from streamsim.advice import Trial, Values, advise, what_if
+from streamsim.advice import Trial, Values, advise
 from streamsim.analysis import chunk_bounds, lower_bound, predict, work_bound
-from streamsim.device import Device, as_device, link_words, written_in
+from streamsim.device import Device, as_device, written_in
 from streamsim.program import Config, Schedule, Workload, check_schedule, most_streams
 from streamsim.rules import TICKS_PER_S
 from streamsim.search import searches
@@ -69,45 +69,45 @@ def best(
     configs, left_out = grid.parted(workload)
     found = GridSearch(workload, device, configs, fast, budget_ops, progress)
     found.run()
-    (winner,), simplest = found.best_few(1), found.simplest()
+    (winner,), still_open = found.best_few(1), found.open()
     streams = min(USUAL, most_streams(workload))
     usual = Config(chunks=min(USUAL, workload.most_chunks), streams=streams, memory=grid.memory).fitted()
     took = {usual: evaluate_ticks(workload, [usual], device, fast)[0], **found.took}
     prediction = predict(winner.schedule(workload), device)
-    left_open = len(found.open_within(found.near_percent))
 
     def result(config: Config) -> searches.SimulatedProgram[Config]:
         serial_s = serial_ticks(workload, config, device, fast) / TICKS_PER_S
-        took_s, n_bytes = took[config] / TICKS_PER_S, config.device_bytes(workload)
-        return searches.SimulatedProgram(config, config.words, took_s, serial_s, n_bytes)
+        took_s = took[config] / TICKS_PER_S
+        return searches.SimulatedProgram(
+            config,
+            config.words,
+            took_s,
+            tuple(_options(config)),
+            gain=serial_s / took_s if took_s else 1.0,
+            device_bytes=config.device_bytes(workload),
+        )
 
     worked = f" with the host work of {winner.chunks} chunks" if workload.host_work_s else ""
-    serial = searches.SimulatedProgram(None, f"not cut{worked}, blocking copies", prediction.serial_s)
+    serial_bytes = prediction.serial_device_bytes
+    serial = searches.SimulatedProgram(
+        None, f"not cut{worked}, blocking copies", prediction.serial_s, device_bytes=serial_bytes
+    )
     bounds = (work_bound(workload, device, grid.memory, launch) for launch in grid.launch)
     return searches.Best(
         best=result(winner),
-        simplest=result(simplest),
-        compared={
-            "serial": replace(serial, device_bytes=prediction.serial_device_bytes),
-            "usual": result(usual),
-        },
+        simplest=result(found.simplest()),
+        compared={"serial": serial, "usual": result(usual)},
         work=replace(workload, front_end=""),  # the card has the calls of that front end
         card=device,
-        link=link_words(device, grid.memory == "pageable"),
         programs=len(configs),
         simulated=len(found.took),
-        left_open=left_open,
-        left_open_because=f"the budget of {budget_ops} simulated ops is spent" if left_open else None,
-        exact=not found.open_within(0),
-        simplest_exact=not left_open,
-        floor_s=min([found.shortest, *map(found.bound, found.open_within(0))]) / TICKS_PER_S,
+        exact=not still_open,
+        floor_s=min([found.shortest, *map(found.bounds.__getitem__, still_open)]) / TICKS_PER_S,
         work_bound=min(bounds, key=attrgetter("seconds")),
         issued_bound=prediction.issued_bound,
-        compiled=fast,
         memory_bytes=grid.memory_limit_bytes,
         grid=grid,
-        left_out_whys=left_out,
-        most_chunks=grid.most_chunks(workload),
+        left_out=left_out,
     )
 
 
@@ -115,10 +115,11 @@ class GridSearch:
     """A search of distinct configurations within a budget.
 
     - ``took``: the makespans of the simulated configurations, in ticks; ``shortest``: the least of them.
+    - ``bounds``: for each configuration, ticks that no program of as many chunks beats.
     - ``near_percent``: how near the fastest configuration the simplest one is.
     - ``fast``: as for :func:`evaluate`.
     - ``budget_ops``: the number of ops of SimPy (None: no limit). At least one configuration is simulated.
-    - ``progress``: a function that is called with the ops done and in all, at most the budget.
+    - ``progress``: a function that is called with the ops done and the most that may be.
     """
 
     def __init__(
@@ -130,57 +131,47 @@ class GridSearch:
         budget_ops: int | None = None,
         progress: searches.Progress | None = None,
     ) -> None:
-        self._workload, self._device, self._fast = workload, device, fast
-        self._progress = progress or (lambda _done, _of_all: None)
-        self._budget_ops = math.inf if budget_ops is None else budget_ops
-        self._spent_ops, self._total_ops = 0.0, self._budget_ops  # all that may be simulated, as far as it is known
-        self._costs: dict[Config, float] = {}
+        self._workload, self._device, self._fast, self._progress = workload, device, fast, progress
+        costs_ops = simulation_costs(workload, configs, device, fast)
+        self._costs_ops = dict(zip(configs, costs_ops, strict=True))
+        self._most_ops = self._left_ops = min(sum(costs_ops), math.inf if budget_ops is None else budget_ops)
         self.took: dict[Config, int] = {}
         self.shortest = searches.NEVER
         self.near_percent = searches.near_percent(device)
         self._at: dict[int, dict[int, list[Config]]] = {}  # by number of chunks and streams
         for config in configs:
             self._at.setdefault(config.chunks, {}).setdefault(config.streams, []).append(config)
-        self._numbers = sorted(self._at)  # of chunks
-        self._bounds = {
-            way: chunk_bounds(workload, device, self._numbers, *way)
+        bounds = {
+            way: chunk_bounds(workload, device, self._at, *way)
             for way in {(config.memory, config.launch) for config in configs}
         }
+        self.bounds = {config: bounds[config.memory, config.launch][config.chunks] for config in configs}
 
-    @property
-    def _left_ops(self) -> float:
-        return self._budget_ops - self._spent_ops
+    def run(self) -> None:
+        """Simulate all that may be near the best, or as much as the budget allows."""
+        for ratio in RATIOS:
+            some = self.open(self._coarse(ratio))
+            if self._cost_ops(some) > self._left_ops / 2:
+                break
+            self._simulate(some)
+        rest = self.open()
+        if self._cost_ops(rest) <= self._left_ops:
+            self._simulate(rest)
+            return
+        if not self.took:  # the budget is less than a few simulations need
+            self._evaluate([min(rest, key=attrgetter("chunks"))])
+        seen = set[Config]()
+        while new := [config for config in (*self.best_few(BEST_FEW), self.simplest()) if config not in seen]:
+            seen.update(new)
+            self._simulate(self.open(near for config in new for near in self._near(config)))
 
-    def _cost_ops(self, some: Sequence[Config]) -> float:
-        """Return the cost in ops of simulating all of ``some``."""
-        new = [one for one in some if one not in self._costs]
-        self._costs.update(zip(new, simulation_costs(self._workload, new, self._device, self._fast), strict=True))
-        return sum(map(self._costs.__getitem__, some))
-
-    def simulate(self, some: Iterable[Config]) -> None:
-        """Simulate those configurations that are new and that the budget allows, in blocks."""
-        new = list(dict.fromkeys(one for one in some if one not in self.took))
-        self._cost_ops(new)
-        block, block_ops = list[Config](), 0.0
-        for candidate in new:
-            if block_ops + self._costs[candidate] > self._left_ops:
-                continue
-            block.append(candidate)
-            block_ops += self._costs[candidate]
-            if block_ops >= BLOCK_OPS:
-                self._evaluate(block)
-                block, block_ops = [], 0.0
-        self._evaluate(block)
-
-    def _evaluate(self, some: Sequence[Config]) -> None:
-        """Simulate all of ``some`` at once, even beyond the budget."""
-        if some:
-            self._spent_ops += self._cost_ops(some)
-            found = evaluate_ticks(self._workload, some, self._device, self._fast)
-            self.took.update(zip(some, found, strict=True))
-            self.shortest = min(self.shortest, *found)
-            total_ops = self._spent_ops if self._total_ops == math.inf else self._total_ops
-            self._progress(round(min(self._spent_ops, total_ops)), round(total_ops))
+    def open(self, some: Iterable[Config] | None = None) -> list[Config]:
+        """Return the configurations, of all or of ``some``, that are not simulated and may be near the best."""
+        return [
+            one
+            for one in dict.fromkeys(self.bounds if some is None else some)
+            if one not in self.took and searches.within(self.bounds[one], self.shortest, self.near_percent)
+        ]
 
     def best_few(self, few: int) -> list[Config]:
         """Return the ``few`` fastest simulated configurations; of equally fast ones, the simplest first."""
@@ -191,72 +182,66 @@ class GridSearch:
         near = [one for one, ticks in self.took.items() if searches.within(ticks, self.shortest, self.near_percent)]
         return min(near, key=lambda one: (one.simplicity, self.took[one]))
 
-    def run(self) -> None:
-        """Simulate all that may be near the best, or as much as the budget allows."""
-        for ratio in RATIOS:
-            some = self.open_within(self.near_percent, self._coarse(ratio))
-            if self._cost_ops(some) > self._left_ops / 2:
-                break
-            self.simulate(some)
-        rest = self.open_within(self.near_percent)
-        if (cost := self._cost_ops(rest)) <= self._left_ops:
-            self._total_ops = min(self._total_ops, self._spent_ops + cost)
-            self.simulate(rest)
-            return
-        if not self.took:  # the budget is less than a few simulations need
-            self._evaluate([min(rest, key=attrgetter("chunks"))])
-        self._climb()
+    def _cost_ops(self, some: Iterable[Config]) -> float:
+        return sum(map(self._costs_ops.__getitem__, some))
 
-    def _climb(self) -> None:
-        """Try the neighbours of the best few and the simplest, a step in chunks, streams or both, while any is new."""
-        seen = set[Config]()
-        while new := [config for config in (*self.best_few(BEST_FEW), self.simplest()) if config not in seen]:
-            seen.update(new)
-            near = (near for config in new for near in self._near(config))
-            self.simulate(self.open_within(self.near_percent, near))
+    def _simulate(self, some: Iterable[Config]) -> None:
+        """Simulate those of ``some`` that the budget allows, in blocks."""
+        block, left_ops = list[Config](), self._left_ops
+        for one in some:
+            if self._costs_ops[one] <= left_ops:
+                left_ops -= self._costs_ops[one]
+                block.append(one)
+            if self._left_ops - left_ops >= BLOCK_OPS:
+                self._evaluate(block)
+                block, left_ops = [], self._left_ops
+        if block:
+            self._evaluate(block)
 
-    def bound(self, config: Config) -> int:
-        """Return ticks that no program of as many chunks beats."""
-        return self._bounds[config.memory, config.launch][config.chunks]
-
-    def open_within(self, percent: int, some: Iterable[Config] | None = None) -> list[Config]:
-        """Return the configurations, of all or of ``some``, that are not simulated and may be this near the best."""
-        if some is None:
-            least = {chunks: min(bounds[chunks] for bounds in self._bounds.values()) for chunks in self._numbers}
-            near = [
-                self._at[chunks] for chunks, bound in least.items() if searches.within(bound, self.shortest, percent)
-            ]
-            some = (config for by_streams in near for configs in by_streams.values() for config in configs)
-        return [
-            one for one in some if one not in self.took and searches.within(self.bound(one), self.shortest, percent)
-        ]
+    def _evaluate(self, some: Sequence[Config]) -> None:
+        """Simulate all of ``some`` at once, even beyond the budget."""
+        found = evaluate_ticks(self._workload, some, self._device, self._fast)
+        self.took.update(zip(some, found, strict=True))
+        self.shortest = min(self.shortest, *found)
+        self._left_ops -= self._cost_ops(some)
+        if self._progress is not None:
+            self._progress(round(min(self._most_ops, self._most_ops - self._left_ops)), round(self._most_ops))
 
     def _coarse(self, ratio: float) -> Iterator[Config]:
         """Yield the configurations whose numbers of chunks and streams both lie ``ratio`` apart or more."""
-        for chunks in _apart(self._numbers, ratio):
-            for streams in _apart(sorted(self._at[chunks]), ratio):
+        for chunks in _apart(self._at, ratio):
+            for streams in _apart(self._at[chunks], ratio):
                 yield from self._at[chunks][streams]
 
     def _near(self, config: Config) -> Iterator[Config]:
         """Yield the configurations with the same and the next numbers of chunks and streams, of any other choices."""
-        for chunks in _around(self._numbers, config.chunks):
-            for streams in _around(sorted(self._at[chunks]), min(config.streams, chunks)):
+        for chunks in _around(self._at, config.chunks):
+            for streams in _around(self._at[chunks], min(config.streams, chunks)):
                 yield from self._at[chunks][streams]
 
 
-def _apart(numbers: Sequence[int], ratio: float) -> Iterator[int]:
-    """Yield the first of sorted ``numbers``, and then each that is at least ``ratio`` times the latest."""
+def _apart(numbers: Iterable[int], ratio: float) -> Iterator[int]:
+    """Yield the least of ``numbers``, and then each that is at least ``ratio`` times the latest."""
     latest = 0
-    for number in numbers:
+    for number in sorted(numbers):
         if number >= latest * ratio:
             latest = number
             yield number
 
 
-def _around(numbers: Sequence[int], number: int) -> Sequence[int]:
-    """Return the entry of sorted ``numbers`` that is ``number``, else the next larger or the last, and those beside."""
-    at = min(bisect_left(numbers, number), len(numbers) - 1)
-    return numbers[max(0, at - 1) : at + 2]
+def _around(numbers: Iterable[int], number: int) -> Sequence[int]:
+    """Return the entry of ``numbers`` that is ``number``, else the next larger or the last, and those beside."""
+    ordered = sorted(numbers)
+    at = min(bisect_left(ordered, number), len(ordered) - 1)
+    return ordered[max(0, at - 1) : at + 2]
+
+
+def _options(config: Config) -> Iterator[str]:
+    """Yield the options of ``predict`` for the values that are not the usual ones."""
+    usual = asdict(Config())
+    for name, value in asdict(config).items():
+        if value != usual[name]:
+            yield from (f"--{name}", str(value))
 
 
 STREAMS, DEPTHS = (2, 3, 4, 6, 8, 12, 16, 24, 32), (1, 2, 4)
@@ -293,32 +278,22 @@ def best_program(
     best = min(found, key=lambda trial: (trial.takes_s, len(trial.changes)))
     near = [trial for trial in found if trial.takes_s <= NEAR * best.takes_s]
     use = min(near, key=lambda trial: trial.simplicity)
-    strong = min((trial for trial in advice.trials if trial.is_strong), key=lambda trial: trial.takes_s, default=best)
     return searches.Best(
         best=_result(best, steps),
         simplest=_result(use, steps),
         compared={"before": _result(advice.before, steps)},
         work=schedule,
         card=device,
-        link=link_words(device),
         programs=len(advice.trials) + 1,
         simulated=len(advice.trials) + 1,
-        lists_all=False,
-        left_open_because="only some numbers of chunks, streams and steps ahead are tried",
         exact=False,
-        simplest_exact=False,
         floor_s=0.0,
         issued_bound=lower_bound(*best.work[:2]),
-        compiled=is_fast(),
-        changes=what_if(schedule, device, use.changes, independent=True) if use.changes else None,
-        not_tried=(strong.words(advice.known_within),) if strong.takes_s * NEAR < best.takes_s else (),
     )
 
 
 def _result(trial: Trial, steps: int) -> searches.SimulatedProgram[Trial]:
     """Return the result of a trial; the unchanged program has ``steps`` chunks."""
     chunks = next((int(change.option.split()[1]) for change in trial.changes if change.kind == "--chunks"), steps)
-    options = " ".join(trial.options)
-    more = {**trial.to_json(), "options": trial.options, "chunks": chunks}
-    words = options or ("the program unchanged" if not trial.changes else trial.text)
-    return searches.SimulatedProgram(trial, words, trial.takes_s, more=more)
+    words, more = trial.text or "the program unchanged", {"chunks": chunks}
+    return searches.SimulatedProgram(trial, words, trial.takes_s, trial.options, trial.gain, trial.condition, more=more)

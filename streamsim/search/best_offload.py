@@ -4,8 +4,8 @@ A placement keeps some layers on the card. The others take turns over a number o
 placements are listed, and the result is the optimum. Otherwise several ways to fill the memory give the first
 placements. Then single layers, and pairs of layers, change sides as long as the bound falls, again and again from
 random changes of the best placement. Placements are simulated in the order of their lower bounds, until the next bound
-is no less than the shortest makespan found. If only good ones are listed, or a budget of simulated ops ends the search,
-there may be a better placement. None is faster than ``floor_s``, a bound over all.
+is no less than the shortest makespan found, or a budget of simulated ops is spent. Then those of the least memory near
+the best are simulated. None is faster than ``floor_s``, a bound over all.
 
 **The bound of a placement.** Copies run one after another in one stream, and layers in another one. Let r(i) be the
 time of the kernels of turn i alone, and c(i) the time of its copy alone:
@@ -32,17 +32,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from msgspec.structs import replace
 
 from streamsim import program
 from streamsim.analysis import predict
 from streamsim.compiled import simulate_one_of_many
-from streamsim.device import Device, as_device, link_words
+from streamsim.device import Device, as_device
 from streamsim.errors import LARGEST_BYTES, InputError, check_is, check_whole
 from streamsim.lowering import BYTE_BITS, call_ticks, kernel_cost, rate_of
 from streamsim.rules import TICKS_PER_S, ticks
 from streamsim.search import searches
-from streamsim.search.grid import is_fast
 from streamsim.text import format_bytes
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
@@ -104,73 +102,48 @@ def best_offload(
     room = WeightRoom((LARGEST_BYTES if limit is None else limit) - reserve_bytes, pinned_limit_bytes)
     costs = LayerCosts(layers, device)
     space = Space(costs, room, progress)
-    lists_all = space.lists_all
     ways = space.ways()
     if not ways:
-        raise _nothing_fits(layers, room, lists_all)
+        raise _nothing_fits(layers, room)
     search = PlacementSearch(costs, reserve_bytes, budget_ops)
-    least_left = search.try_in_turn(ways)
-    shortest = search.shortest
-    search.try_leanest(ways)
-    near_ways = sum(searches.within(way.bound, shortest, searches.NEAR_PERCENT) for way in ways)
-    if not lists_all:  # with less memory, other placements are good
+    search.simulate(ways)
+    least = min((way.bound for way in ways if way not in search.took), default=searches.NEVER)
+    if not space.lists_all:  # with less memory, other placements are good
         less = room._replace(card=search.simplest().device_bytes - 1)
-        search.try_leanest(Space(costs, less, progress).ways())
-    best, lean, shortest = search.best(), search.simplest(), search.shortest
-    floor = min(shortest, least_left if lists_all else costs.floor(room.card))
-    exact = floor == shortest
-    left_open = 0 if exact else sum(way.bound < shortest and way not in search.took for way in ways)
-    whys = [f"the budget of {budget_ops} simulated ops is spent"] if left_open else []
-    whys += [] if lists_all or exact else ["there are too many ways to list them all"]
-    config = search.config(best)
-    prediction = predict(config.schedule(layers), device)
-
+        search.simulate(Space(costs, less, progress).ways())
+    best = search.result(search.best())
+    floor = min(search.shortest, least if space.lists_all else costs.floor(room.card))
     return searches.Best(
-        best=search.result(best),
-        simplest=search.result(lean),
-        compared=_compared(layers, device, config, limit),
+        best=best,
+        simplest=search.result(search.simplest()),
+        compared=_compared(layers, device, reserve_bytes),
         work=layers,
         card=device,
-        link=link_words(device, False),
         programs=len(ways),
         simulated=len(search.took),
-        lists_all=lists_all,
-        left_open=left_open,
-        left_open_because="; ".join(whys) or None,
-        exact=exact,
-        simplest_exact=lists_all and exact and near_ways <= MOST_LEAN,
+        exact=floor == search.shortest,
         floor_s=floor / TICKS_PER_S,
-        issued_bound=prediction.issued_bound,
-        compiled=is_fast(),
+        issued_bound=predict(best.config.schedule(layers), device).issued_bound,
         memory_bytes=limit,
-        pinned_limit_bytes=pinned_limit_bytes,
     )
 
 
-def _nothing_fits(layers: program.Layers, room: WeightRoom, is_certain: bool) -> InputError:
-    found = "fits" if is_certain else "was found that fits"
+def _nothing_fits(layers: program.Layers, room: WeightRoom) -> InputError:
     pinned = "" if room.pinned is None else f" and {format_bytes(room.pinned)} pinned on the host"
     largest = max(layers.steps, key=attrgetter("weight_bytes"))
     return InputError(
-        f"no way to place {format_bytes(layers.weight_bytes)} of weights {found} into {format_bytes(max(0, room.card))}"
-        f" for weights on the card{pinned}; allow more, or reserve less: the largest layer, {largest.name}, has"
-        f" {format_bytes(largest.weight_bytes)}"
+        f"no way to place {format_bytes(layers.weight_bytes)} of weights was found that fits into"
+        f" {format_bytes(max(0, room.card))} for weights on the card{pinned}; allow more, or reserve less: the largest"
+        f" layer, {largest.name}, has {format_bytes(largest.weight_bytes)}"
     )
 
 
-def _compared(
-    layers: program.Layers, device: Device, config: program.Offload, limit_bytes: int | None
-) -> dict[str, searches.SimulatedProgram[Any]]:
+def _compared(layers: program.Layers, device: Device, reserve_bytes: int) -> dict[str, searches.SimulatedProgram[Any]]:
     """Return the programs that the best placement is compared with, by name."""
-    everything = program.Offload(1, tuple(step.name for step in layers.steps), reserve_bytes=config.reserve_bytes)
-    pageable = replace(config, memory="pageable")
-    two = replace(pageable, depth=max(2, config.depth))
-    if limit_bytes is None or two.device_bytes(layers) <= limit_bytes:
-        pageable = two
+    everything = program.Offload(1, tuple(step.name for step in layers.steps), reserve_bytes=reserve_bytes)
     schedules = {
         "serial": (program.one_by_one(layers, "pageable"), "each layer copied from pageable memory in its turn", 0),
         "one_by_one": (program.one_by_one(layers, "pinned"), "each layer copied from pinned memory in its turn", 0),
-        "pageable": (pageable.schedule(layers), "nothing is pinned", 0),
         "resident": (everything.schedule(layers), "every layer on the card", everything.device_bytes(layers)),
     }
     return {
@@ -195,29 +168,22 @@ class PlacementSearch:
         self.took: dict[Placement, int] = {}
         self.shortest = searches.NEVER
 
-    def try_in_turn(self, ways: Sequence[Placement]) -> int:
-        """Simulate ``ways``, the lowest bound first, until no other can be faster or the budget is spent.
-
-        Return the bound of the first one that is left.
-        """
+    def simulate(self, ways: Sequence[Placement]) -> None:
+        """Simulate ``ways``, the lowest bound first, while another may be faster; then the leanest near the best."""
         for way in ways:
             if way.bound >= self.shortest or (self.took and self._left_ops <= 0):
-                return way.bound
+                break
             self._simulate(way)
-        return searches.NEVER
-
-    def try_leanest(self, ways: Sequence[Placement]) -> None:
-        """Simulate the ``MOST_LEAN`` of ``ways`` with the least memory whose bounds are near the best."""
         near = (way for way in ways if searches.within(way.bound, self.shortest, searches.NEAR_PERCENT))
         for way in nsmallest(MOST_LEAN, near, key=attrgetter("device_bytes", "depth", "bound")):
-            if way not in self.took:
-                self._simulate(way)
+            self._simulate(way)
 
     def _simulate(self, way: Placement) -> None:
-        schedule = self.config(way).schedule(self._layers)
-        self.took[way] = round(_seconds(schedule, self._device) * TICKS_PER_S)
-        self.shortest = min(self.shortest, self.took[way])
-        self._left_ops -= len(schedule.ops)
+        if way not in self.took:
+            schedule = self.config(way).schedule(self._layers)
+            self.took[way] = round(_seconds(schedule, self._device) * TICKS_PER_S)
+            self.shortest = min(self.shortest, self.took[way])
+            self._left_ops -= len(schedule.ops)
 
     def best(self) -> Placement:
         """Return the fastest simulated placement; of equally fast ones, that of the least memory."""
@@ -234,23 +200,25 @@ class PlacementSearch:
         return program.Offload(way.depth, tuple(stay), reserve_bytes=self._reserve_bytes)
 
     def result(self, way: Placement) -> searches.SimulatedProgram[program.Offload]:
-        """Return the result of a placement that was simulated."""
-        layers, config, makespan_s = self._layers, self.config(way), self.took[way] / TICKS_PER_S
-        load, streamed = program.loading(layers, config), [layers.steps[number] for number in way.streamed]
+        """Return the result of a placement that was simulated. Its gain is that of ``whatif`` over the usual one."""
+        layers, config, usual = self._layers, self.config(way), program.Offload()
+        load, makespan_s = program.loading(layers, config), self.took[way] / TICKS_PER_S
         words = f"depth {way.depth}, {len(config.resident)} of {len(layers.steps)} layers stay"
-        words = words if streamed else EVERYTHING_FITS
-        options = ["--resident", ",".join(config.resident)] if config.resident else []
-        options += ["--depth", str(way.depth)] if streamed and way.depth != program.Offload().depth else []
-        gain = _seconds(program.Offload().schedule(layers), self._device) / makespan_s if makespan_s else 1.0
-        more = {
-            **{"words": words, "options": options, "gain": gain, "condition": ""},  # as of whatif
-            "pinned_bytes": config.pinned_bytes(layers),
-            "streamed": tuple(step.name for step in streamed),
-            "streamed_bytes": sum(step.weight_bytes for step in streamed),
-            "load_s": 0.0 if load is None else _seconds(load, self._device),
-            "pass_s": makespan_s / layers.passes,
-        }
-        return searches.SimulatedProgram(config, words, makespan_s, device_bytes=config.device_bytes(layers), more=more)
+        stay = ("--resident", ",".join(config.resident)) if config.resident else ()
+        depth = ("--depth", str(way.depth)) if way.streamed and way.depth != usual.depth else ()
+        return searches.SimulatedProgram(
+            config,
+            words if way.streamed else EVERYTHING_FITS,
+            makespan_s,
+            (*stay, *depth),
+            gain=_seconds(usual.schedule(layers), self._device) / makespan_s if makespan_s else 1.0,
+            device_bytes=config.device_bytes(layers),
+            more={
+                "pinned_bytes": config.pinned_bytes(layers),
+                "streamed": tuple(layers.steps[number].name for number in way.streamed),
+                "load_s": 0.0 if load is None else _seconds(load, self._device),
+            },
+        )
 
 
 # Placements and their bounds
@@ -358,7 +326,6 @@ class Space:
         self._n = len(costs.weights)
         self._fits = int(costs.weights.sum()) <= room.card
         self.lists_all = self._fits or self._n <= MOST_LISTED
-        self._depths = range(1, min(MOST_DEPTH, self._n) + 1)
         self._cells = MOST_CELLS  # what is left of them
         self._enough = int(costs.floor(room.card) * NEAR)
         self._random = np.random.default_rng(self._n)
@@ -367,12 +334,13 @@ class Space:
         """Return every placement that fits, or some good ones, the lowest bound first."""
         if self._fits:
             return self._ways(np.zeros((1, self._n), dtype=bool), 1)
+        depths = range(1, min(MOST_DEPTH, self._n) + 1)
         if self.lists_all:
             sets = (np.arange(1 << self._n)[:, None] >> np.arange(self._n)) & 1 == 1
-            return sorted(way for depth in self._depths for way in self._ways(sets, depth))
-        starts = {depth: self._ways(np.array([*self._starts(depth)]), depth) for depth in self._depths}
-        found = {way for ways in starts.values() for way in ways}
-        of_depths = sorted(min(ways) for ways in starts.values() if ways)
+            return sorted(way for depth in depths for way in self._ways(sets, depth))
+        starts = [self._ways(np.array([*self._starts(depth)]), depth) for depth in depths]
+        found = {way for ways in starts for way in ways}
+        of_depths = sorted(min(ways) for ways in starts if ways)
         for way in dict.fromkeys([*of_depths, *sorted(found)[:MOST_STARTS]]):
             found.update(self._climbed(way))
         while found and self._cells > 0 and (best := min(found)).bound > self._enough:

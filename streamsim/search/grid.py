@@ -6,9 +6,8 @@ twin is over a hundred times as fast.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Sequence
-from contextlib import suppress
 from itertools import product
 from math import prod
 from operator import attrgetter
@@ -137,49 +136,43 @@ class Grid(Checked, frozen=True):
                 raise InputError(f"{field} = []: an empty grid; give at least one")
         axes = (self.chunks, self.streams, self.order, self.buffers, self.launch)
         if (count := prod(map(len, axes))) > MOST_PROGRAMS:
-            chunks, streams = len(self.chunks), len(self.streams)
-            raise InputError(
-                f"chunks, streams = {chunks}, {streams} numbers: a grid of {count} programs, more than {MOST_PROGRAMS};"
-                " give fewer"
-            )
+            raise InputError(f"chunks, streams: a grid of {count} programs, more than {MOST_PROGRAMS}; give fewer")
 
     def configs(self, workload: Workload) -> list[Config]:
         """Return the programs of :meth:`parted`."""
         return self.parted(workload)[0]
 
-    def parted(self, workload: Workload) -> tuple[list[Config], dict[str, int]]:
-        """Return the distinct programs of the grid within its limits, the simplest first, and the number of others.
+    def parted(self, workload: Workload) -> tuple[list[Config], int]:
+        """Return the distinct programs of the grid that have room, the simplest first, and the number of others.
 
         No program has more streams or buffers than chunks, as they would not be used. If chunks stay in order, programs
-        have one stream. The others are counted by reason, except those of too many chunks. Raises InputError if no
-        program is left.
+        have one stream. Raises InputError if no program is left.
         """
-        kinds, fits, left_out = self._kinds(workload), list[Config](), Counter[str]()
-        no_room = f"they need more than {format_bytes(self.memory_limit_bytes or 0)} on the card"
-        if workload.has_host_work and "graph" in self.launch and "live" in self.launch:
-            idle = msgspec.structs.replace(workload, host_work_s=0.0, host_load_s=0.0)
-            graphs = msgspec.structs.replace(self, launch=("graph",), memory_limit_bytes=None)
-            with suppress(InputError):  # no order of the grid can be a graph
-                left_out["the host cannot work between the steps of a graph"] = len(graphs.configs(idle))
         numbers = [n for n in self.chunks if n <= workload.most_chunks]
         if not numbers:
             most, fewest = workload.most_chunks, min(self.chunks)
             raise InputError(f"chunks = {fewest}: an empty grid: the workload has at most {most} chunks")
         needed = dict[Config, int]()
-        for chunks, kind in product(numbers, kinds):
+        for chunks, kind in product(numbers, self._kinds(workload)):
             one = msgspec.structs.replace(kind, chunks=chunks).fitted()
             needed[one] = one.device_bytes(workload)
+        fits, left_out, limit = list[Config](), 0, self.memory_limit_bytes
         for one, n_bytes in needed.items():
             most = min(one.chunks, most_streams(workload, one.order))
             streams = {one.streams} if one.issued.own_streams else {min(n, most) for n in self.streams}
-            if self.has_room(n_bytes):
+            if limit is None or n_bytes <= limit:
                 fits += [msgspec.structs.replace(one, streams=n) for n in streams]
             else:
-                left_out[no_room] += len(streams)
+                left_out += len(streams)
         if not fits:
-            raise self._no_room(workload, min(needed.values()))
+            usual, limit = Config(chunks=max(numbers), memory=self.memory), limit or 0
+            raise InputError(
+                f"memory_limit_bytes = {limit} ({format_bytes(limit)}): no program of the grid fits into so much of the"
+                f" card's memory; the smallest takes {format_bytes(min(needed.values()))};"
+                f" {remedy(workload, usual, limit)}"
+            )
         fits.sort(key=attrgetter("simplicity"))
-        return fits, dict(left_out)
+        return fits, left_out
 
     def _kinds(self, workload: Workload) -> list[Config]:
         """Return the combinations of order, buffers and launch that go together, of one chunk.
@@ -198,23 +191,6 @@ class Grid(Checked, frozen=True):
         if not found:
             raise InputError(f"an empty grid: {refused}")
         return found
-
-    def _no_room(self, workload: Workload, needed: int) -> InputError:
-        limit = self.memory_limit_bytes or 0
-        order: Order = "prefetch" if {*self.order} == {"prefetch"} else "depth-first"
-        usual = Config(order, max(1, min(max(self.chunks), workload.most_chunks)), memory=self.memory)
-        return InputError(
-            f"memory_limit_bytes = {limit} ({format_bytes(limit)}): no program of the grid fits into so much of the"
-            f" card's memory; the smallest takes {format_bytes(needed)}; {remedy(workload, usual, limit)}"
-        )
-
-    def has_room(self, n_bytes: int) -> bool:
-        """Return True if the device buffers of a program may hold ``n_bytes``."""
-        return self.memory_limit_bytes is None or n_bytes <= self.memory_limit_bytes
-
-    def most_chunks(self, workload: Workload) -> int | None:
-        """Return the most chunks that the workload can be cut into; None if the grid has no more."""
-        return workload.most_chunks if workload.most_chunks < max(self.chunks) else None
 
     def within(self, memory_bytes: int | None) -> Grid:
         """Return the same grid on a card with ``memory_bytes`` (None: unknown)."""

@@ -32,7 +32,7 @@ WAYS = (
 )
 SEARCHED = "--max-chunks 4 --max-streams 3 --launch both"
 # How a search went.
-OF_THE_SEARCH = {"simulated", "compiled", "left_open", "left_open_because"}
+OF_THE_SEARCH = {"simulated"}
 
 
 def answers(command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> list[Any]:

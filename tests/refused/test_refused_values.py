@@ -86,7 +86,7 @@ LAYERS: Refused = [
     (partial(best_offload, MODEL, IDEAL, 8, 3), "no way to place...allow more, or reserve less: the largest layer"),
     (
         lambda: best_offload(MODEL, IDEAL, memory_limit_bytes=8, reserve_bytes=0, pinned_limit_bytes=5),
-        "no way to place 10 B of weights fits into 8 B for weights on the card and 5 B pinned on the host; allow",
+        "no way to place 10 B of weights was found that fits into 8 B for weights on the card and 5 B pinned on",
     ),
     (lambda: program.Loop(batch=256, batch_bytes=154_000_000, step_s=45e-3, workers=1000), "workers"),
 ]

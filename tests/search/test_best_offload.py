@@ -73,13 +73,12 @@ def asked(draw: st.DrawFn) -> Asked:
 def test_the_best_way_is_what_trying_every_way_gives(case: Asked) -> None:
     every = case.every_way()
     if not every:
-        with pytest.raises(InputError, match=r"no way to place .* fits into"):
+        with pytest.raises(InputError, match=r"no way to place .* was found that fits into"):
             case.best()
         return
     found = case.best(budget_ops=None)
     fits = case.layers.weight_bytes + case.reserve <= case.memory
     assert found.exact
-    assert found.lists_all
     assert found.programs == (1 if fits else len(every))
     assert ticks(found.best.makespan_s) == ticks(found.floor_s) == min(every.values())
     assert every[found.best.config] == min(every.values())
@@ -111,12 +110,10 @@ def test_what_is_not_tried_is_no_faster_than_is_said(case: Asked, is_listed: boo
             assert case.pinned is not None and "was found that fits" in str(error)  # noqa: PT018, PT017
             return
     optimum = min(every.values())
-    assert found.lists_all is (is_listed or case.layers.weight_bytes + case.reserve <= case.memory)
     assert ticks(found.floor_s) <= optimum <= ticks(found.best.makespan_s) == every[found.best.config]
     assert ticks(found.simplest.makespan_s) == every[found.simplest.config] <= 1.01 * found.best.makespan_s / NS
     assert found.simplest.device_bytes <= found.best.device_bytes
     assert found.exact is (found.floor_s == found.best.makespan_s)
-    assert found.best.makespan_s * (1 - found.nearness) == pytest.approx(found.floor_s)
 
 
 # What it says besides
@@ -138,8 +135,7 @@ def test_many_layers_are_placed_near_the_bound() -> None:
     times = [(1_000_000 * (1 + n % 7), 24_000 * (1 + n % 7)) for n in range(200)]
     layers = layers_of(*times)
     found = best_offload(layers, "h200", layers.weight_bytes // 3)
-    assert not found.lists_all
-    assert 0 <= found.nearness < 0.01
+    assert found.floor_s <= found.best.makespan_s < 1.01 * found.floor_s
     assert found.best.device_bytes <= layers.weight_bytes // 3
 
 
