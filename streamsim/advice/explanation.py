@@ -47,7 +47,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from streamsim.advice.engine import WORTH, Advice, Trial, advise
-from streamsim.analysis import CAUSES, KEYS, Key, Removals, split_of
+from streamsim.analysis import CAUSES, Key, Removals, split_of
 from streamsim.collector import collector_off
 from streamsim.device import Device, as_device, known_within, link_words
 from streamsim.displayed import Result, attributes
@@ -239,7 +239,7 @@ def explain(schedule: Schedule, device: Device | str | Path, source: Origin | No
     device.check_room(schedule.device_bytes)
     removals = Removals(Work(schedule, device))
     split, tried = split_of(removals), advise(schedule, device, source)
-    losses = [_loss(key, split.parts.get(key, 0), removals, tried.alone) for key in KEYS]
+    losses = [_loss(key, split.parts.get(key, 0), removals, tried.alone) for key in CAUSES]
     inside = [Loss(key, ticks, removals.worth_s(key)) for key, ticks in split.limits.items() if ticks]
     found = [loss for loss in losses if loss.ticks or (loss.best and loss.best.gain > 1) or loss.assuming]
     return Explanation(

@@ -45,8 +45,6 @@ from streamsim.analysis.intervals import (
 from streamsim.analysis.losses import (
     BEHIND,
     CAUSES,
-    KEYS,
-    LIMITS,
     Key,
     Removals,
     has_few_connections,

@@ -106,8 +106,6 @@ CAUSES: dict[Key, Cause] = {
         "the other stages hide behind the longest one; shorten that",
     ),
 }
-KEYS = tuple(CAUSES)
-LIMITS: tuple[Key, ...] = ("same-direction", "full-kernels", "unbalanced")
 # Removed after it: to blame for what is then left.
 BEHIND: dict[Key, Key] = {
     "needless-order": "issue-order",
@@ -220,13 +218,13 @@ def loads_of(work: transform.Work) -> dict[str, tuple[float, float]]:
 
 def _limits(work: transform.Work, floor: int) -> dict[Key, int]:
     """Return what raises the bound to ``floor`` from the ticks of a perfectly even load."""
-    loads, parts = loads_of(work), dict.fromkeys(LIMITS, 0)
-    if len(loads) > 1:
-        mean = sum(busy for busy, _ in loads.values()) / len(loads)
-        parts["unbalanced"] = max(0, floor - round(mean / S_PER_TICK))
+    loads, parts = loads_of(work), Counter[Key]()
     for engine, (busy, busiest) in loads.items():
         key = "full-kernels" if engine == "compute" else "same-direction"
         parts[key] += round((busy - busiest) / len(loads) / S_PER_TICK)
+    if len(loads) > 1:
+        mean = sum(busy for busy, _ in loads.values()) / len(loads)
+        parts["unbalanced"] = max(0, floor - round(mean / S_PER_TICK))
     return parts
 
 
@@ -271,7 +269,7 @@ class Removals:
             "connections": has_few_connections(work),
         }
         is_present["duplex"] &= len(directions) == device.copy_engines.count == 2
-        self.present = [key for key in KEYS if is_present.get(key)]
+        self.present = [key for key in CAUSES if is_present.get(key)]
         self.is_exact = len(schedule.ops) << len(self.present) <= BUDGET
         self._changed = remembered(self._without_in_program)
         self.timeline, self.simulations = simulate_one_of_many(schedule, device, many=SIMULATIONS), 1
@@ -371,7 +369,7 @@ def split_of(removals: Removals) -> Split:
     filled = max(floor, min(best, removals.run(_with_enough_blocks(bare))))
     gains = mean_gains(times)
     gains |= {"few-blocks": Fraction(best - filled), "few-chunks": Fraction(filled - floor)}
-    parts = _whole({key: gains[key] for key in KEYS if key in gains}, removals.makespan - floor)
+    parts = _whole({key: gains[key] for key in CAUSES if key in gains}, removals.makespan - floor)
     return Split(parts, _limits(removals.work, floor), floor, bound_by, own.seconds)
 
 

@@ -193,8 +193,9 @@ def _apart(found: Diagnosis) -> tuple[Table, ...]:
     """Return what each explanation says of a second measurement, as a table if one tells them apart."""
     if found.next is None:
         return ()
-    rows = tuple((title, time.words(found.known_within)) for title, time in found.next.says)
-    return _table(f"To tell them apart, measure {found.next.what}", rows, ("if", "it takes"), frozenset({1}))
+    what, says = found.next
+    rows = tuple((title, time.words(found.known_within)) for title, time in says.items())
+    return _table(f"To tell them apart, measure {what}", rows, ("if", "it takes"), frozenset({1}))
 
 
 def _table(title: str, rows: tuple[Row, ...], heads: Row, numbers: frozenset[int] = frozenset()) -> tuple[Table, ...]:

@@ -9,7 +9,6 @@ from streamsim.diagnosis.diagnose import (
     Diagnosis,
     Measured,
     Mistake,
-    NextMeasurement,
     Range,
     diagnose,
     made,

@@ -13,7 +13,7 @@ time that is too long.
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
-from itertools import combinations
+from itertools import chain, combinations
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -55,7 +55,6 @@ class Mistake(NamedTuple):
     - ``make``: returns the program with the mistake, or the program itself if it cannot have it. The second argument is
       0.0 for the least time that the mistake costs and 1.0 for the most.
     - ``common``: how often it is made, against a mistake that is made now and then.
-    - ``has_range``: True if the least and the most time differ.
     - ``is_open_ended``: True if the mistake explains nearly any time that is too long.
     """
 
@@ -64,7 +63,6 @@ class Mistake(NamedTuple):
     remedy: str
     make: Undo
     common: float = 1.0
-    has_range: bool = False
     is_open_ended: bool = False
 
 
@@ -103,7 +101,7 @@ MISTAKES: tuple[Mistake, ...] = (
         "host memory is pageable",
         "malloc, new, a NumPy array or a tensor without pin_memory(); profilers call these copies Pageable",
         "allocate host buffers with cudaMallocHost, cupyx.empty_pinned or pin_memory=True, once, before the loop",
-        *(make.pageable, OFTEN, True),
+        *(make.pageable, OFTEN),
     ),
     Mistake(
         "one stream for all chunks",
@@ -151,7 +149,7 @@ MISTAKES: tuple[Mistake, ...] = (
         "memory is allocated and freed in the loop",
         "cudaMalloc and cudaFree for every chunk: cudaFree waits for the whole card",
         "allocate before the loop, or use cudaMallocAsync or the library's memory pool",
-        *(make.allocating, 1.0, True),
+        make.allocating,
     ),
     Mistake(
         "one copy engine for both directions",
@@ -169,19 +167,19 @@ MISTAKES: tuple[Mistake, ...] = (
         "the calls are a library's, such as CuPy's or PyTorch's",
         "a profiler shows the card waiting between short ops; 5 to 15 us a call of CuPy, 10 to 30 us of PyTorch",
         "fewer, larger chunks; fuse kernels or torch.compile; a CUDA graph",
-        *(make.of_a_library, 1.0, True),
+        make.of_a_library,
     ),
     Mistake(
         "a first run was timed",
         "a second run is faster: the first call makes the context, the first launch loads its module or compiles it",
         "run once before the timing starts, then take the median of several runs",
-        *(make.first_run, 1.0, True, True),
+        *(make.first_run, 1.0, True),
     ),
     Mistake(
         "earlier work was still running when the clock started",
         "a copy back, .cpu(), .item() or a wait is timed behind launches: these return at once, and run on",
         "wait for the card before the clock starts; the time belongs to the kernels before it",
-        *(_behind_earlier_work, 1.0, True, True),
+        *(_behind_earlier_work, 1.0, True),
     ),
 )
 STOPPED_EARLY = Mistake(
@@ -243,6 +241,9 @@ class Range(NamedTuple):
         return self.high_s * APART <= other.low_s or other.high_s * APART <= self.low_s
 
 
+Second = tuple[str, dict[str, Range]]  # a measurement, and what each explanation predicts for it, by title
+
+
 class CandidateProgram(msgspec.Struct, frozen=True):
     """A program that may explain the measured times: the intended program, with no, one or two ``mistakes``.
 
@@ -272,27 +273,21 @@ class CandidateProgram(msgspec.Struct, frozen=True):
         return any(mistake.is_open_ended for mistake in self.mistakes)
 
 
-class NextMeasurement(msgspec.Struct, frozen=True):
-    """A second measurement, and the time that each remaining explanation predicts for it, by its title."""
-
-    what: str
-    says: tuple[tuple[str, Range], ...]
-
-
 class Diagnosis(Result, msgspec.Struct, frozen=True):
     """The explanations of measured times.
 
     - ``known_within``: the relative error that a right explanation may have.
     - ``explanations``: programs that fit come first, with few mistakes before many, and the likeliest of as many
       first; then the others, the nearest first.
-    - ``next``: the measurement that distinguishes the explanations that fit (None: none is needed or known).
+    - ``next``: the measurement that distinguishes the explanations that fit (None: none is needed or known), and what
+      each of them predicts for it, by title.
     """
 
     device: str
     measured: tuple[Measured, ...]
     known_within: float
     explanations: tuple[CandidateProgram, ...]
-    next: NextMeasurement | None = None
+    next: Second | None = None
 
     def __repr__(self) -> str:
         return short(f"Diagnosis({self.verdict})")
@@ -318,9 +313,9 @@ class Diagnosis(Result, msgspec.Struct, frozen=True):
         """The answer in a sentence."""
         if not self.simplest:
             (meant,) = (found for found in self.explanations if not found.mistakes)
-            if self.measured[0].seconds < meant.times_s[0].low_s:
-                return "it takes less time than it should: check the sizes, the kernel's time and the device"
-            return "no usual mistake takes just so long: check the sizes, the kernel's time and the device"
+            is_short = self.measured[0].seconds < meant.times_s[0].low_s
+            what = "it takes less time than it should" if is_short else "no usual mistake takes just so long"
+            return f"{what}: check the sizes, the kernel's time and the device"
         first, *others = self.simplest
         if not first.mistakes:
             return "the program takes the time that it should take"
@@ -349,7 +344,7 @@ class Diagnosis(Result, msgspec.Struct, frozen=True):
                 }
                 for found in self.explanations
             ],
-            "next_measurement": self.next and {"what": self.next.what, "says_s": dict(self.next.says)},
+            "next_measurement": self.next and dict(zip(("what", "says_s"), self.next, strict=True)),
         }
 
 
@@ -375,7 +370,7 @@ def diagnose(
     meant = _work(program, device, config or Config())
     known = KNOWN_MEASURED if device.source("h2d.bandwidth_bytes_per_s")[0] == "measured" else PUBLISHED_WITHIN
     found = _candidates([_as_measured(meant, time) for time in times], times, known)
-    explanations = tuple(sorted(found, key=lambda one: _rank(one, times, known)))
+    explanations = tuple(sorted(found, key=lambda one: _rank(one, times, known * SHARP)))
     return Diagnosis(device.name, times, known, explanations, _next(meant, times, explanations))
 
 
@@ -404,27 +399,22 @@ def _as_measured(meant: Work, time: Measured) -> Work:
     return meant
 
 
-def _rank(found: CandidateProgram, times: Sequence[Measured], known: float) -> tuple[bool, int, bool, float]:
+def _rank(found: CandidateProgram, times: Sequence[Measured], error: float) -> tuple[bool, int, bool, float]:
     """Return the sort key of an explanation.
 
     Explanations that fit come first, with few mistakes before many, and the likeliest first of as many, with open-ended
     ones last. Explanations that do not fit are ordered by their distance.
-    """
-    if not found.fits:
-        return True, 0, False, abs(found.off)
-    return False, len(found.mistakes), found.is_open_ended, -_likelihood(found, times, known * SHARP)
-
-
-def _likelihood(found: CandidateProgram, times: Sequence[Measured], error: float) -> float:
-    """Return the logarithm of the likelihood of an explanation, up to a constant.
 
     A common mistake is likelier. A time is likely if it is near the prediction in units of the relative ``error``, and
     if the prediction is narrow: a range that holds nearly any time explains none of them.
     """
-    common = sum(math.log(mistake.common) for mistake in found.mistakes)
+    if not found.fits:
+        return True, 0, False, abs(found.off)
     hits = (time.off(measured.seconds) / error for time, measured in zip(found.times_s, times, strict=True))
     widths = (math.log(time.high_s / time.low_s) + error for time in found.times_s)
-    return common - sum(hit * hit / 2 + math.log(width) for hit, width in zip(hits, widths, strict=True))
+    unlikely = sum(hit * hit / 2 + math.log(width) for hit, width in zip(hits, widths, strict=True))
+    unlikely -= sum(math.log(mistake.common) for mistake in found.mistakes)
+    return False, len(found.mistakes), found.is_open_ended, unlikely
 
 
 # What explains the measured times
@@ -445,8 +435,7 @@ def _candidates(programs: Sequence[Work], times: Sequence[Measured], known: floa
 
 
 def _are_same(found: Sequence[Range], other: Sequence[Range]) -> bool:
-    times = ((a, b) for one, two in zip(found, other, strict=True) for a, b in zip(one, two, strict=True))
-    return all(max(a, b) <= SAME * min(a, b) for a, b in times)
+    return all(max(a, b) <= SAME * min(a, b) for a, b in zip(chain(*found), chain(*other), strict=True))
 
 
 def _range(mistakes: Sequence[Mistake], meant: Work) -> Range:
@@ -457,8 +446,9 @@ def _range(mistakes: Sequence[Mistake], meant: Work) -> Range:
     if STOPPED_EARLY in mistakes:
         returned_s = _returns_s(meant)
         return Range(returned_s, max(returned_s, TOO_SHORT * _takes_s(meant)))
-    low_s = _takes_s(made(mistakes, meant))
-    return Range(low_s, _takes_s(made(mistakes, meant, 1.0)) if any(one.has_range for one in mistakes) else low_s)
+    least, most = made(mistakes, meant), made(mistakes, meant, 1.0)
+    low_s = _takes_s(least)
+    return Range(low_s, low_s if most == least else _takes_s(most))
 
 
 def _takes_s(program: Work) -> float:
@@ -476,7 +466,7 @@ def _returns_s(program: Work) -> float:
 # A second measurement
 
 
-def _next(meant: Work, times: Sequence[Measured], found: Sequence[CandidateProgram]) -> NextMeasurement | None:
+def _next(meant: Work, times: Sequence[Measured], found: Sequence[CandidateProgram]) -> Second | None:
     """Return the measurement that distinguishes the explanations that fit; None if nothing does, or one is enough.
 
     It tells the two likeliest apart if any does, and of those that do, the most pairs; of equals the easiest one.
@@ -484,17 +474,16 @@ def _next(meant: Work, times: Sequence[Measured], found: Sequence[CandidateProgr
     fitting = [one for one in found if one.fits and len(one.mistakes) < 2]
     if len(fitting) < 2 or not fitting[0].mistakes:
         return None
-    had, telling = {time.words for time in times} - {""}, dict[tuple[bool, int], NextMeasurement]()
+    had, telling = {time.words for time in times} - {""}, dict[tuple[bool, int], Second]()
     for what, second in FURTHER.items():
         try:
             program = _as_measured(meant, second)
         except InputError:  # a schedule has its streams and chunks, and there may be nothing but kernels
             continue
-        if second.words in had:
-            continue
-        says = tuple((one.title, _says(one, program, what, times[0].seconds)) for one in fitting)
-        apart = [one.is_apart(two) for (_, one), (_, two) in combinations(says, 2)]
-        telling.setdefault((apart[0], sum(apart)), NextMeasurement(what, says))
+        if second.words not in had:
+            says = {one.title: _says(one, program, what, times[0].seconds) for one in fitting}
+            apart = [one.is_apart(two) for one, two in combinations(says.values(), 2)]
+            telling.setdefault((apart[0], sum(apart)), (what, says))
     most = max(telling)
     return telling[most] if most[1] else None
 

@@ -69,7 +69,7 @@ def test_the_mistake_that_was_made_is_found(
     if not mistake.is_open_ended:
         assert not any(one.is_open_ended for one in found.simplest)
     if found.next is not None:
-        times = sorted(time for _, time in found.next.says)
+        times = sorted(found.next[1].values())
         assert any(one.high_s * diagnosis.APART <= two.low_s for one in times for two in times)
     assert_in_order(found, seconds(wrong))
 
@@ -149,4 +149,4 @@ def test_a_second_measurement_is_told_from_the_first(size: int, level: float) ->
     found = diagnosis.diagnose(copy, "rtx4090", seconds(wrong))
     assume(found.next is not None)
     assert found.next is not None
-    assert dict(found.next.says)[diagnosis.MISTAKES[0].title].low_s == pytest.approx(seconds(wrong), rel=1e-2, abs=2e-6)
+    assert found.next[1][diagnosis.MISTAKES[0].title].low_s == pytest.approx(seconds(wrong), rel=1e-2, abs=2e-6)
