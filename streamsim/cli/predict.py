@@ -68,7 +68,7 @@ from streamsim.search import (
     SLOW,
     WITHIN,
     Sweep,
-    Tally,
+    Swept,
     encoded,
     evaluate,
     format_of,
@@ -282,22 +282,20 @@ def sweep_command(
         if as_table:
             emit(rows_answer(rows_for_table(sweep, executor), notes))
         elif output is None:
-            tally = Tally()
             print_data(header(kind, sweep.columns))
-            for _, rows, left_out in sweep_blocks(sweep, 0, executor):
-                tally.add(rows, left_out)
-                print_data(encoded(kind, rows))
-            _say_left_out(tally)
+            for swept in sweep_blocks(sweep, executor=executor):
+                print_data(encoded(kind, swept.rows))
+            _say_left_out(swept)
             for line in notes:
                 note(line)
         else:
             try:
                 with progress_bar("sweeping") as progress:
-                    tally = write_sweep(sweep, output, kind, executor, progress=progress)
+                    swept = write_sweep(sweep, output, kind, executor, progress=progress)
             except KeyboardInterrupt:
                 note("stopped; the same command goes on from here")
                 raise
-            _summarise(tally, output, notes)
+            _summarise(swept, output, notes)
     if page is not None and output is not None:
         found = list(read_rows(output, kind))
         command = "" if file else _predicting(found, given, sweep)
@@ -360,11 +358,10 @@ def rows_for_table(sweep: Sweep, executor: Any = None) -> list[dict[str, Any]]:
     """Predict the rows, and note which combinations were left out. Raises InputError for too many."""
     if len(sweep) > MOST_IN_TABLE:
         raise InputError(f"{len(sweep):,} combinations are too many for a table; give --output FILE or --format csv")
-    tally, found = Tally(), list[dict[str, Any]]()
-    for _, rows, left_out in sweep_blocks(sweep, 0, executor):
-        tally.add(rows, left_out)
-        found += rows
-    _say_left_out(tally)
+    found = list[dict[str, Any]]()
+    for swept in sweep_blocks(sweep, executor=executor):
+        found += swept.rows
+    _say_left_out(swept)
     return found
 
 
@@ -381,20 +378,20 @@ def _predicting(rows: list[dict[str, Any]], given: dict[str, list[str]], sweep: 
     return predicting({f"--{name.removesuffix('_s').replace('_', '-')}" for name in shown})
 
 
-def _say_left_out(tally: Tally) -> None:
-    for why, (count, reason) in sorted(tally.left_out.items()):
-        note(f"{count} combinations that {why} were left out, the first because {reason}")
+def _say_left_out(swept: Swept) -> None:
+    if swept.left_out:
+        note(f"{counted(swept.left_out, 'combination')} left out, the first because {swept.why}")
 
 
-def _summarise(tally: Tally, output: Path, notes: list[str]) -> None:
-    _say_left_out(tally)
+def _summarise(swept: Swept, output: Path, notes: list[str]) -> None:
+    _say_left_out(swept)
     if not output.is_file():  # the rows went where this would go
         return
-    if (row := tally.fastest) is not None:
+    if (row := swept.fastest) is not None:
         found = ", ".join(f"{name} {row[name]}" for name in ("device", "chunks", "streams", "order"))
         within = row[WITHIN] or 0.0
         took, gain = format_seconds(row["makespan_s"], within), format_ratio(row["speedup"], within)
-        rows = f"{counted(tally.rows, 'row')} in {output}"
+        rows = f"{counted(swept.total, 'row')} in {output}"
         tell(f"{rows}; the fastest: {found}: {took}, {gain} as fast as the unchunked program")
     tell(*notes)
 

@@ -20,7 +20,7 @@ from streamsim.search.sweep import (
     Axis,
     Combination,
     Sweep,
-    Tally,
+    Swept,
     combinations,
     encoded,
     format_of,

@@ -134,7 +134,8 @@ class GridSearch:
         self._workload, self._device, self._fast, self._progress = workload, device, fast, progress
         costs_ops = simulation_costs(workload, configs, device, fast)
         self._costs_ops = dict(zip(configs, costs_ops, strict=True))
-        self._most_ops = self._left_ops = min(sum(costs_ops), math.inf if budget_ops is None else budget_ops)
+        self._spent_ops, self._left_ops = 0.0, math.inf if budget_ops is None else budget_ops
+        self._most_ops = min(sum(costs_ops), self._left_ops)
         self.took: dict[Config, int] = {}
         self.shortest = searches.NEVER
         self.near_percent = searches.near_percent(device)
@@ -203,9 +204,10 @@ class GridSearch:
         found = evaluate_ticks(self._workload, some, self._device, self._fast)
         self.took.update(zip(some, found, strict=True))
         self.shortest = min(self.shortest, *found)
-        self._left_ops -= self._cost_ops(some)
+        cost_ops = self._cost_ops(some)
+        self._spent_ops, self._left_ops = self._spent_ops + cost_ops, self._left_ops - cost_ops
         if self._progress is not None:
-            self._progress(round(min(self._most_ops, self._most_ops - self._left_ops)), round(self._most_ops))
+            self._progress(round(min(self._spent_ops, self._most_ops)), round(self._most_ops))
 
     def _coarse(self, ratio: float) -> Iterator[Config]:
         """Yield the configurations whose numbers of chunks and streams both lie ``ratio`` apart or more."""

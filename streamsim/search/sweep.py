@@ -24,7 +24,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from functools import lru_cache, partial
-from itertools import chain, groupby, islice
+from itertools import accumulate, chain, groupby, islice
 from math import prod
 from operator import attrgetter, itemgetter
 from pathlib import Path
@@ -33,7 +33,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec.structs import asdict, replace
 
-from streamsim import errors, program
+from streamsim import errors, program, text
 from streamsim.device import (
     Device,
     as_device,
@@ -52,17 +52,6 @@ from streamsim.device import (
 from streamsim.files import file_error, parse_toml, toml_of
 from streamsim.rules import TICKS_PER_S
 from streamsim.search.grid import evaluate_ticks, is_fast, serial_ticks
-from streamsim.text import (
-    ALL,
-    chosen,
-    expand,
-    kind_of,
-    mistaken_for,
-    parse_buffers,
-    parse_bytes,
-    parse_count,
-    parse_seconds,
-)
 
 FORMATS = ("csv", "jsonl")
 TEXT_COLUMNS = ("device", "order", "memory", "launch")
@@ -73,7 +62,6 @@ HOST, ONCE = ("host_work", "host_load"), ("h2d_once", "d2h_once")
 COLUMNS = {"h2d": "h2d_bytes", "kernel": "kernel_s", "d2h": "d2h_bytes"} | {name: f"{name}_s" for name in HOST}
 WITHIN = "known_within"  # the relative error of the times if the device's latencies are assumed, else None
 RESULTS = ("makespan_s", "serial_s", "speedup", WITHIN)
-UNISSUED, NO_ROOM = "cannot be issued", "have no room on the card"  # why combinations have no row
 BLOCK_OPS = {False: 20_000, True: 10_000_000}  # ops of a block, a fraction of a second: on SimPy, on the compiled twin
 BLOCK_ROWS = 8192
 IN_FLIGHT = 64  # blocks given to an executor at a time
@@ -121,21 +109,9 @@ class Sweep(msgspec.Struct, frozen=True):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The names of a row's values.
-
-        Bytes that are copied once, launches of kernels and host work have columns only if there are any.
-        """
-        axes, work = {axis.name: axis.values for axis in self.axes}, self.workload
-        kernels = chain(work.kernels, *(values for name, values in axes.items() if name.startswith("kernel_s")))
-        launched = any(isinstance(kernel, program.WorkloadKernel) and kernel.launches > 1 for kernel in kernels)
-        left_out = {
-            *(f"{name}_bytes" for name in ONCE if not getattr(work, name)),
-            *(() if launched else numbered("kernel_launches", work.kernels)),
-            *(COLUMNS[name] for name in HOST if COLUMNS[name] not in axes),
-        }
-        settings = (name for name in axes if "." in name)
-        works = (name for name in _work_cells(work) if name not in left_out)
-        return ("device", "connections", *settings, *works, *CONFIG, *RESULTS)
+        """The names of a row's values."""
+        settings = (axis.name for axis in self.device_axes if "." in axis.name)
+        return ("device", "connections", *settings, *_work_cells(self.workload), *CONFIG, *RESULTS)
 
     def values_of(self, name: str) -> tuple[Any, ...]:
         """Return the values of the axis ``name``; empty without this axis."""
@@ -183,14 +159,11 @@ def checked(sweep: Sweep) -> Sweep:
             f"{largest.name} = {len(largest.values)} values: a sweep of {count} combinations, more than"
             f" {MOST_COMBINATIONS}; give larger steps, or sweep it in parts"
         )
-    refused = None
-    for found in islice(combinations(sweep), MOST_REFUSED):
-        if isinstance(found, Combination):
-            return sweep
-        refused = refused or found
-    if count > MOST_REFUSED:
-        return sweep
-    raise errors.InputError(f"an empty grid: none of its {count} combinations can be issued: {refused}")
+    some = islice(combinations(sweep), MOST_REFUSED)
+    if count <= MOST_REFUSED and not any(isinstance(one, Combination) for one in some):
+        why = next(combinations(sweep))
+        raise errors.InputError(f"an empty grid: none of its {count} combinations can be issued: {why}")
+    return sweep
 
 
 class Combination(NamedTuple):
@@ -246,15 +219,17 @@ def numbered(name: str, values: Sequence[Any]) -> dict[str, Any]:
 
 
 def _work_cells(workload: program.Workload) -> dict[str, Any]:
+    """Return what a row says of the workload; None for what it does not have, and for one launch of a kernel."""
     times = [kernel.whole_s(workload.work) if kernel.is_timed else None for kernel in workload.kernels]
+    launches = [kernel.launches if kernel.launches > 1 else None for kernel in workload.kernels]
     return {
         "elements": workload.elements,
         **numbered("h2d_bytes", workload.input_bytes),
         **numbered("kernel_s", times),
         **numbered("d2h_bytes", workload.output_bytes),
-        **{f"{name}_bytes": sum(getattr(workload, name)) for name in ONCE},
-        **numbered("kernel_launches", [kernel.launches for kernel in workload.kernels]),
-        **{COLUMNS[name]: getattr(workload, COLUMNS[name]) for name in HOST},
+        **{f"{name}_bytes": sum(getattr(workload, name)) or None for name in ONCE},
+        **numbered("kernel_launches", launches),
+        **{COLUMNS[name]: getattr(workload, COLUMNS[name]) or None for name in HOST},
     }
 
 
@@ -268,76 +243,65 @@ def _retimed(kernel: program.WorkloadKernel, given: float | program.WorkloadKern
 # Prediction
 
 
-class Tally:
-    """The rows of a sweep so far: their number, the fastest one, and the combinations without a row.
+class Swept(NamedTuple):
+    """Rows of a sweep: those of the latest block of combinations, and what is known of all so far.
 
-    ``left_out``: by why, how many there are, and the message of the first one.
+    - ``stop``: the combination that comes next; ``rows``: the rows of the latest block, in order.
+    - ``total``, ``fastest``: the number of rows, and the fastest one.
+    - ``left_out``, ``why``: the number of combinations without a row, and why the first of them has none.
     """
 
-    def __init__(self) -> None:
-        self.rows = 0
-        self.fastest: SweptRow | None = None
-        self.left_out: dict[str, tuple[int, str]] = {}
+    stop: int = 0
+    rows: Sequence[SweptRow] = ()
+    total: int = 0
+    fastest: SweptRow | None = None
+    left_out: int = 0
+    why: str = ""
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Tally) and vars(self) == vars(other)
-
-    def add(self, rows: Sequence[SweptRow], left_out: Mapping[str, tuple[int, str]] | None = None) -> None:
-        """Count more rows, and more combinations without one."""
-        self.rows += len(rows)
-        self.fastest = min(filter(None, (self.fastest, *rows)), key=itemgetter("makespan_s"), default=None)
-        for why, (count, reason) in (left_out or {}).items():
-            before, first = self.left_out.get(why, (0, reason))
-            self.left_out[why] = before + count, first
-
-    def issued(self, some: Iterable[Combination | errors.InputError]) -> Iterator[Combination]:
-        """Yield the combinations that can be issued; count the others."""
-        for found in some:
-            if isinstance(found, Combination):
-                yield found
-            else:
-                self.add([], {NO_ROOM if isinstance(found, errors.NoRoomError) else UNISSUED: (1, str(found))})
+    def then(self, block: Swept) -> Swept:
+        """Return what is known behind one more ``block``."""
+        fastest = min(filter(None, (self.fastest, block.fastest)), key=itemgetter("makespan_s"), default=None)
+        left_out, why = self.left_out + block.left_out, self.why or block.why
+        return Swept(block.stop, block.rows, self.total + block.total, fastest, left_out, why)
 
 
-class Block(NamedTuple):
-    """The rows of a block of combinations, which ends before ``stop``, in order; ``left_out``: see :class:`Tally`."""
-
-    stop: int
-    rows: list[SweptRow]
-    left_out: dict[str, tuple[int, str]]
-
-
-def predict_block(sweep: Sweep, start: int, stop: int, fast: bool, threads: int | None = 1) -> Block:
+def predict_block(sweep: Sweep, start: int, stop: int, fast: bool, threads: int | None = 1) -> Swept:
     """Predict the combinations from ``start`` to ``stop``. ``fast``, ``threads``: as for :func:`evaluate`."""
-    tally, rows, columns, fast = Tally(), list[SweptRow](), sweep.columns, fast and is_fast()
-    for pair, some in groupby(tally.issued(combinations(sweep, start, stop)), key=attrgetter("pair")):
-        issued = list(some)
-        device, workload, configs = issued[0].device, issued[0].workload, [one.config for one in issued]
-        cells = _point(sweep.device_axes, pair // _count(sweep.work_axes)) | _work_cells(workload)
-        cells |= {"device": device.name, "connections": device.connections}
-        head = {name: cells[name] for name in columns if name in cells}
-        within = known_within(device) or None
-        keys = [(config.chunks if workload.host_work_s else 1, config.memory) for config in configs]
-        serial = {
-            (chunks, memory): serial_ticks(workload, program.Config(chunks=chunks, memory=memory), device, fast)
-            for chunks, memory in {*keys}
-        }
-        all_ticks = evaluate_ticks(workload, configs, device, fast, threads)
-        for config, key, took in zip(configs, keys, all_ticks, strict=True):
-            took_s, alone_s = took / TICKS_PER_S, serial[key] / TICKS_PER_S
-            times = took_s, alone_s, alone_s / took_s if took_s else 1.0, within
-            rows.append({**head, **asdict(config), **dict(zip(RESULTS, times, strict=True))})
-    return Block(stop, rows, tally.left_out)
+    found, rows = list(combinations(sweep, start, stop)), list[SweptRow]()
+    issued = (one for one in found if isinstance(one, Combination))
+    for _, some in groupby(issued, key=attrgetter("pair")):
+        rows += _rows(sweep, list(some), fast and is_fast(), threads)
+    fastest = min(rows, key=itemgetter("makespan_s"), default=None)
+    why = next((str(one) for one in found if isinstance(one, errors.InputError)), "")
+    return Swept(stop, rows, len(rows), fastest, len(found) - len(rows), why)
+
+
+def _rows(sweep: Sweep, some: Sequence[Combination], fast: bool, threads: int | None) -> Iterator[SweptRow]:
+    """Yield the rows of combinations of one device and one workload."""
+    device, workload, configs = some[0].device, some[0].workload, [one.config for one in some]
+    settings = {name: value for name, value in sweep.point(some[0].number).items() if "." in name}
+    head = {"device": device.name, "connections": device.connections, **settings, **_work_cells(workload)}
+    within = known_within(device) or None
+    keys = [(config.chunks if workload.host_work_s else 1, config.memory) for config in configs]
+    serial = {
+        (chunks, memory): serial_ticks(workload, program.Config(chunks=chunks, memory=memory), device, fast)
+        for chunks, memory in {*keys}
+    }
+    all_ticks = evaluate_ticks(workload, configs, device, fast, threads)
+    for config, key, took in zip(configs, keys, all_ticks, strict=True):
+        took_s, alone_s = took / TICKS_PER_S, serial[key] / TICKS_PER_S
+        times = took_s, alone_s, alone_s / took_s if took_s else 1.0, within
+        yield {**head, **asdict(config), **dict(zip(RESULTS, times, strict=True))}
 
 
 def sweep_blocks(
     sweep: Sweep,
-    start: int = 0,
+    before: Swept = Swept(),  # noqa: B008 - it cannot be changed
     executor: Any = None,
     fast: bool | None = None,
     block: int | None = None,
-) -> Iterator[Block]:
-    """Predict the combinations from ``start`` on. Yield their rows block by block, in order.
+) -> Iterator[Swept]:
+    """Predict the combinations behind those ``before``. Yield their rows block by block, in order.
 
     - ``executor``: any ``concurrent.futures.Executor`` (processes, MPI, ...), or a Dask ``Client``, whose workers can
       import streamsim. None: this process.
@@ -350,13 +314,13 @@ def sweep_blocks(
     chunks, work = sweep.values_of("chunks") or (1,), sweep.workload
     ops = sum(chunks) / len(chunks) * len((*work.inputs, *work.kernels, *work.outputs))
     size = block or max(1, min(BLOCK_ROWS, round(BLOCK_OPS[fast] / ops)))
-    spans = ((at, min(at + size, len(sweep))) for at in range(start, len(sweep), size))
-    if executor is None:
-        return (predict_block(sweep, *span, fast, threads=None) for span in spans)
-    return _submitted(sweep, spans, executor, fast)
+    spans = ((at, min(at + size, len(sweep))) for at in range(before.stop, len(sweep), size))
+    here = (predict_block(sweep, *span, fast, threads=None) for span in spans)
+    blocks = here if executor is None else _submitted(sweep, spans, executor, fast)
+    return islice(accumulate(blocks, Swept.then, initial=before), 1, None)
 
 
-def _submitted(sweep: Sweep, spans: Iterable[tuple[int, int]], executor: Any, fast: bool) -> Iterator[Block]:
+def _submitted(sweep: Sweep, spans: Iterable[tuple[int, int]], executor: Any, fast: bool) -> Iterator[Swept]:
     """Yield the rows of blocks that an executor predicts, in order; at most ``IN_FLIGHT`` blocks are on their way.
 
     A worker has one thread because other workers run on the same machine.
@@ -394,9 +358,9 @@ def encoded(form: str, rows: Iterable[SweptRow]) -> bytes:
     """Return rows as lines of CSV, without a header, or of JSON."""
     if form == "jsonl":
         return msgspec.json.Encoder().encode_lines(rows)
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(map(errors.to_cell, row.values()) for row in rows)
-    return text.getvalue().encode()
+    lines = io.StringIO()
+    csv.writer(lines, lineterminator="\n").writerows(map(errors.to_cell, row.values()) for row in rows)
+    return lines.getvalue().encode()
 
 
 def header(form: str, columns: tuple[str, ...]) -> bytes:
@@ -412,55 +376,60 @@ def write_sweep(
     fast: bool | None = None,
     progress: Callable[[int, int], None] | None = None,
     block: int | None = None,
-) -> Tally:
+) -> Swept:
     """Write every row of ``sweep`` to ``path``, and go on where the file ends if a run of the same sweep wrote it.
 
     - ``form``: "csv" or "jsonl" (None: as the suffix of ``path`` says).
     - ``executor``, ``fast``, ``block``: as for :func:`sweep_blocks`.
     - ``progress``: a function that is called with the number of combinations done and of all.
 
-    Rows do not depend on when or where they are made, so the file ends up the same, byte for byte. Return the count of
-    all rows. Raises InputError if ``path`` holds anything else or cannot be written.
+    Rows do not depend on when or where they are made, so the file ends up the same, byte for byte. Return what is known
+    of all rows. Raises InputError if ``path`` holds anything else or cannot be written.
     """
-    form, path, tally = format_of(path, form), Path(path), Tally()
+    form, path = format_of(path, form), Path(path)
     try:
-        start = _resumed(sweep, path, form, tally) if path.is_file() else 0
+        found = _resumed(sweep, path, form) if path.is_file() else Swept()
         with open(path, "ab") as file:
-            file.write(b"" if tally.rows else header(form, sweep.columns))
-            for stop, rows, left_out in sweep_blocks(sweep, start, executor, fast, block):
-                tally.add(rows, left_out)
-                file.write(encoded(form, rows))
+            file.write(b"" if found.total else header(form, sweep.columns))
+            for found in sweep_blocks(sweep, found, executor, fast, block):  # noqa: B020
+                file.write(encoded(form, found.rows))
                 file.flush()
                 if progress is not None:
-                    progress(stop, len(sweep))
+                    progress(found.stop, len(sweep))
     except BrokenPipeError:
         raise
     except OSError as error:
         raise file_error(path, error, "write") from None
-    return tally
+    return found
 
 
-def _resumed(sweep: Sweep, path: Path, form: str, tally: Tally) -> int:
-    """Return the combination to go on from, with all before it in ``tally``; what is behind the last row is cut off.
+def _resumed(sweep: Sweep, path: Path, form: str) -> Swept:
+    """Return what is known of the rows in a file; what is behind the last whole row is cut off.
 
     The last whole row is made anew; without one, the first is. Raises InputError for a file of anything else.
     """
     other = errors.InputError(f"{path}: holds something else than rows of this sweep; choose another name")
-    head, last, line = header(form, sweep.columns), b"", b""
+    head, last, line, rows = header(form, sweep.columns), b"", b"", Swept()
     with open(path, "rb") as file:
         begin, end = file.read(len(head)), 0
         while begin == head and (line := file.readline(LONGEST_ROW)).endswith(b"\n"):
             try:
-                tally.add([_read(form, sweep.columns, line)])
+                rows = rows.then(Swept(total=1, fastest=_read(form, sweep.columns, line)))
             except (ValueError, csv.Error):
                 raise other from None
             last, end = line, file.tell()
-    found = next(islice(tally.issued(combinations(sweep)), max(0, tally.rows - 1), None), None)
-    ours = encoded(form, predict_block(sweep, found.number, found.number + 1, is_fast()).rows) if found else b""
+    issued, why, ours, stop = 0, "", b"", 0
+    for number, one in enumerate(combinations(sweep)):
+        if not isinstance(one, Combination):
+            why = why or str(one)
+        elif (issued := issued + 1) == max(1, rows.total):
+            ours = encoded(form, predict_block(sweep, number, number + 1, is_fast()).rows)
+            stop = number + 1 if last else 0
+            break
     if not (ours == last if last else (head + ours).startswith(begin + line)):
         raise other
     os.truncate(path, end)
-    return found.number + bool(last) if found else 0
+    return rows._replace(stop=stop, left_out=stop - rows.total, why=why if stop else "")
 
 
 def read_rows(path: str | os.PathLike[str], form: str | None = None) -> Iterator[SweptRow]:
@@ -481,20 +450,20 @@ def _read(form: str, names: Sequence[str], line: bytes) -> SweptRow:
         row = msgspec.json.decode(line, type=SweptRow)
     else:
         (cells,) = csv.reader([line.decode()])
-        row = {name: _value(name, text) for name, text in zip(names, cells, strict=True)}
+        row = {name: _value(name, cell) for name, cell in zip(names, cells, strict=True)}
     times = [*map(row.get, RESULTS[:3]), row.get(WITHIN) or 0.0]
     if tuple(row) != tuple(names or row) or not all(isinstance(value, int | float) for value in times):
         raise ValueError("a row without its times")
     return row
 
 
-def _value(name: str, text: str) -> Any:
-    if not text or name in TEXT_COLUMNS:
-        return errors.from_cell(text) or None
+def _value(name: str, cell: str) -> Any:
+    if not cell or name in TEXT_COLUMNS:
+        return errors.from_cell(cell) or None
     try:
-        return int(text) if text.isdecimal() else float(text)
+        return int(cell) if cell.isdecimal() else float(cell)
     except ValueError:
-        return errors.from_cell(text)
+        return errors.from_cell(cell)
 
 
 # Axes in text
@@ -502,21 +471,24 @@ def _value(name: str, text: str) -> Any:
 
 USUAL_DEVICE = "h200"
 Asked = dict[str, list[str]]  # the texts under each of NAMES; under "set" texts such as "h2d.latency_s=1us,2us"
-
-
-def _kernels(text: str, name: str) -> Sequence[float | program.WorkloadKernel]:
-    """Return the times of an axis in seconds, or the one kernel that has launches or other keys besides a time."""
-    if {"@", "=", "/"} & {*text}:
-        return (program.parse_kernel(text),)
-    return expand(text, name, _KERNEL_TIME, False, False)
-
-
 Values = Callable[[str, str], Sequence[Any]]  # makes the values of an axis of a text and the axis's name
-_KERNEL_TIME = partial(parse_seconds, least=errors.SHORTEST_KERNEL_S)
-_sizes: Values = partial(expand, parse=parse_bytes, step_by_one=False)
-_times: Values = partial(expand, parse=parse_seconds, whole=False, step_by_one=False)
-_numbers: Values = partial(expand, parse=partial(parse_count, most=errors.MOST_CHUNKS))
-DEVICE_AXES: dict[str, Values] = {"connections": partial(expand, parse=partial(parse_count, most=32))}
+
+
+def _kernels(values: str, name: str) -> Sequence[float | program.WorkloadKernel]:
+    """Return the times of an axis in seconds, or the one kernel that has launches or other keys besides a time."""
+    if {"@", "=", "/"} & {*values}:
+        return (program.parse_kernel(values),)
+    return text.expand(values, name, partial(text.parse_seconds, least=errors.SHORTEST_KERNEL_S), False, False)
+
+
+def _chosen(choices: tuple[str, ...]) -> Values:
+    return lambda values, name: text.chosen(name, values, choices)
+
+
+_sizes = partial(text.expand, parse=text.parse_bytes, step_by_one=False)
+_times = partial(text.expand, parse=text.parse_seconds, whole=False, step_by_one=False)
+_numbers = partial(text.expand, parse=partial(text.parse_count, most=errors.MOST_CHUNKS))
+DEVICE_AXES: dict[str, Values] = {"connections": partial(text.expand, parse=partial(text.parse_count, most=32))}
 WORK_AXES: dict[str, Values] = {
     "h2d": _sizes,
     "kernel": _kernels,
@@ -525,56 +497,68 @@ WORK_AXES: dict[str, Values] = {
     "host_load": _times,
 }
 CONFIG_AXES: dict[str, Values] = {
-    "memory": lambda text, name: chosen(name, text, program.HOST_MEMORIES),
-    "launch": lambda text, name: chosen(name, text, program.LAUNCHES),
-    "order": lambda text, name: chosen(name, text, program.ORDERS),
-    "buffers": lambda text, _: parse_buffers(text),
+    "memory": _chosen(program.HOST_MEMORIES),
+    "launch": _chosen(program.LAUNCHES),
+    "order": _chosen(program.ORDERS),
+    "buffers": lambda values, _: text.parse_buffers(values),
     "chunks": _numbers,
     "streams": _numbers,
 }
-OF_THE_DEVICE = ("device", "front_end", "connections", "memory_limit", "set")
-NAMES = ("workload", *OF_THE_DEVICE, *ARRAYS, *ONCE, "elements", *HOST, *CONFIG_AXES)
+NAMES = (
+    *("workload", "device", "front_end", "connections", "memory_limit", "set"),
+    *(*ARRAYS, *ONCE, "elements", *HOST, *CONFIG_AXES),
+)
 
 
 def read_asked(path: str | os.PathLike[str]) -> Asked:
     """Return the texts in a sweep's or a workload's file. Raises InputError naming the file, the name and the value."""
     data, where = toml_of(path)
-    if kind_of(data) == "workload":
+    if text.kind_of(data) == "workload":
         return {"workload": [str(path)]}
-    if mistaken := mistaken_for("sweep", data):
+    if mistaken := text.mistaken_for("sweep", data):
         raise errors.InputError(f"{where}: {mistaken}")
-    texts = parse_toml(data, where, dict, "sweep")
-    asked = {name: _asked(name, value, f"{where}: ") for name, value in texts.items()}
+    asked = _asked(parse_toml(data, where, dict, "sweep"), f"{where}: ")
     if "workload" in asked:  # beside the file that names it
         asked["workload"] = [str(Path(path).parent / asked["workload"][0])]
     return asked
 
 
-def _asked(name: str, value: Any, place: str) -> list[str]:
-    """Return the values under ``name`` as texts; an error message begins with ``place``."""
-    if name not in NAMES:
-        raise errors.InputError(f"{place}{name} = {errors.shown(value)}: unknown; expected one of {', '.join(NAMES)}")
-    if name == "set" and isinstance(value, Mapping):
-        return [f"{key}={','.join(_texts(f'set.{key}', item, place))}" for key, item in value.items()]
-    texts = _texts(name, value, place)
-    return texts if name in (*ARRAYS, *ONCE) else [",".join(texts)]
+def _asked(table: Mapping[str, Any], place: str = "") -> Asked:
+    """Return the values under each name as texts; an error message begins with ``place``."""
+    asked: Asked = {}
+    for name, value in table.items():
+        if name not in NAMES:
+            expected = ", ".join(NAMES)
+            raise errors.InputError(f"{place}{name} = {errors.shown(value)}: unknown; expected one of {expected}")
+        if name == "set" and isinstance(value, Mapping):
+            asked[name] = [f"{key}={','.join(_texts(f'set.{key}', item, place))}" for key, item in value.items()]
+        else:
+            values = _texts(name, value, place)
+            asked[name] = values if name in (*ARRAYS, *ONCE) else [",".join(values)]
+    return asked
 
 
 def _texts(name: str, value: Any, place: str) -> list[str]:
-    """Return a text, a number, or each of a list of them as text; None stands for a buffer for each chunk."""
-    values = list(value) if isinstance(value, list | tuple | range) else [value]
-    if name == "buffers":
-        values = [ALL if item is None else item for item in values]
-    if not values or not all(type(item) in (str, int, float) for item in values):
-        raise errors.InputError(f"{place}{name} = {errors.shown(value)}: expected a text, a number or a list of them")
+    """Return a text, a number, or each of a list of them as text; None stands for a buffer for each chunk.
+
+    A number is in seconds where text needs its unit: 1e0.
+    """
+    in_seconds = name in ("kernel", *HOST) or name.startswith("set.")
+    found = []
     try:
-        texts = [str(item) for item in values]
-    except ValueError:  # a number of more digits than Python is willing to write
-        raise errors.InputError(f"{place}{name} = {errors.shown(value)}: expected a number of fewer digits") from None
-    if name in ("kernel", *HOST) or name.startswith("set."):  # a number is in seconds where text needs its unit: 1e0
-        pairs = zip(values, texts, strict=True)
-        return [text if isinstance(item, str) or "e" in text else f"{text}e0" for item, text in pairs]
-    return texts
+        for item in value if isinstance(value, list | tuple | range) else (value,):
+            if name == "buffers" and item is None:
+                found.append(text.ALL)
+            elif type(item) in (str, int, float):
+                said = str(item)  # a ValueError for a number of more digits than Python is willing to write
+                found.append(said if isinstance(item, str) or "e" in said or not in_seconds else f"{said}e0")
+            else:
+                raise ValueError
+        if found:
+            return found
+    except ValueError:
+        pass
+    raise errors.InputError(f"{place}{name} = {errors.shown(value)}: expected a text, a number or a list of them")
 
 
 def sweep(
@@ -602,48 +586,45 @@ def sweep(
     Raises InputError naming the axis.
     """
     devices = [device] if isinstance(device, Device | str | Path) else list(device)
+    if not devices:
+        raise errors.InputError("devices = []: a sweep needs at least one")
     if "workload" in axes:
         raise errors.InputError("workload: a sweep takes one; give it first")
-    return _sweep({name: _asked(name, value, "") for name, value in axes.items()}, workload, devices)
+    return sweep_of(_asked(axes), workload, devices)
 
 
-def sweep_of(asked: Mapping[str, Sequence[str]]) -> Sweep:
-    """Return the sweep that the texts describe; missing names have their default. Raises InputError naming a text."""
+def sweep_of(
+    asked: Mapping[str, Sequence[str]],
+    workload: program.Workload | None = None,
+    devices: Sequence[Device | str | Path] = (),
+) -> Sweep:
+    """Return the sweep that the texts describe; missing names have their default. Raises InputError naming a text.
+
+    ``workload``, ``devices``: those to take in place of what the texts name.
+    """
     texts = {name: list(values) for name, values in asked.items() if values}
-    workload = None
     if "workload" in texts:
         path = texts["workload"][0]
-        plan = {
-            name: _asked(name, value, f"{path}: ") for name, value in program.read_plan(path).items() if name in NAMES
-        }
-        texts, workload = {**plan, **texts}, program.read_workload(path)
-    return _sweep(texts, workload, _split(texts, "device") or [USUAL_DEVICE])
-
-
-def _sweep(texts: Asked, workload: program.Workload | None, asked: Sequence[Device | str | Path]) -> Sweep:
-    if not asked:
-        raise errors.InputError("devices = []: a sweep needs at least one")
+        plan = {name: value for name, value in program.read_plan(path).items() if name in NAMES}
+        texts, workload = {**_asked(plan, f"{path}: "), **texts}, program.read_workload(path)
     workload = _workload(texts, workload)
-    devices = _devices(texts, workload.front_end, asked)
-    settings = _set_axes(texts.get("set", ()), devices[0])
-    cards = (Axis("device", tuple(device.name for device in devices)), *_axes(texts, DEVICE_AXES), *settings)
-    return checked(Sweep(cards, _axes(texts, WORK_AXES), _axes(texts, CONFIG_AXES), devices, workload))
+    cards = _devices(texts, workload.front_end, devices or _split(texts, "device") or [USUAL_DEVICE])
+    names = Axis("device", tuple(card.name for card in cards))
+    device_axes = (names, *_axes(texts, DEVICE_AXES), *_set_axes(texts.get("set", ()), cards[0]))
+    return checked(Sweep(device_axes, _axes(texts, WORK_AXES), _axes(texts, CONFIG_AXES), cards, workload))
 
 
 def _workload(texts: Asked, given: program.Workload | None) -> program.Workload:
     """Return the ``given`` workload, or one with as many arrays and kernels as ``texts`` have, which are axes."""
-    own = [name for name in ("elements", *ONCE) if name in texts]
     if given is not None:
-        for name in own:
-            raise errors.InputError(f"{name}: the workload says it; leave it out")
+        for name in ("elements", *ONCE):
+            if name in texts:
+                raise errors.InputError(f"{name}: the workload says it; leave it out")
         return given
-    if not texts.keys() & {*ARRAYS}:
-        nothing = ", as nothing is cut of what is copied once" if texts.keys() & {*ONCE} else ""
-        raise errors.InputError(
-            f"no workload: give --h2d SIZE, --kernel TIME or --d2h SIZE{nothing}, or a workload file"
-        )
-    elements = parse_count(texts["elements"][0], "elements") if "elements" in texts else None
     h2d, kernels, d2h = (len(texts.get(name, ())) for name in ARRAYS)
+    if not h2d + kernels + d2h:
+        raise errors.InputError("no workload: give --h2d SIZE, --kernel TIME or --d2h SIZE, or a workload file")
+    elements = text.parse_count(texts["elements"][0], "elements") if "elements" in texts else None
     size, (h2d_once, d2h_once) = elements or 1, (texts.get(name, ()) for name in ONCE)
     kernels_s = [errors.SHORTEST_KERNEL_S] * kernels
     return program.workload_of_sizes([size] * h2d, kernels_s, [size] * d2h, elements, h2d_once, d2h_once)
@@ -651,7 +632,7 @@ def _workload(texts: Asked, given: program.Workload | None) -> program.Workload:
 
 def _devices(texts: Asked, front_end: str, asked: Sequence[Device | str | Path]) -> tuple[Device, ...]:
     """Return the devices: of the front ends in ``texts``, else of the workload's unless a device names its own."""
-    limit = parse_bytes(texts["memory_limit"][0], "memory_limit") if "memory_limit" in texts else None
+    limit = text.parse_bytes(texts["memory_limit"][0], "memory_limit") if "memory_limit" in texts else None
     found: dict[str, Device] = {}
     for one in asked:
         card, is_told = as_device(one), not isinstance(one, Device) and names_front_end(one)
@@ -668,10 +649,10 @@ def _devices(texts: Asked, front_end: str, asked: Sequence[Device | str | Path])
 def _axes(texts: Asked, known: Mapping[str, Values]) -> tuple[Axis, ...]:
     """Return the axes of ``known`` that ``texts`` has: one of each array and kernel, and one of each other name."""
     found: list[Axis] = []
-    for name, values in known.items():
-        given = texts.get(name, []) if name in ARRAYS else [",".join(texts[name])] if name in texts else []
+    for name in filter(texts.__contains__, known):
+        given = texts[name] if name in ARRAYS else [",".join(texts[name])]
         columns = numbered(COLUMNS.get(name, name), given)
-        found += [Axis(column, tuple(values(text, name))) for column, text in columns.items()]
+        found += [Axis(column, tuple(known[name](values, name))) for column, values in columns.items()]
     return tuple(found)
 
 
@@ -682,19 +663,20 @@ def _set_axes(texts: Sequence[str], device: Device) -> list[Axis]:
     axes of one number.
     """
     axes = []
-    for text in texts:
-        given, values = split_setting(text, "NAME=VALUES such as h2d.latency_s=1us,2us")
+    for setting in texts:
+        given, said = split_setting(setting, "NAME=VALUES such as h2d.latency_s=1us,2us")
         name, parse = full_name(device, given), parser_of(device, given)
         if parse is not None:
             whole = isinstance(current(device, name), int)
-            axes.append(Axis(name, expand(values, name, parse, whole=whole, step_by_one=whole)))
-            continue
-        axes.append(Axis(name, tuple(part.strip() for part in values.split(","))))
-        for value in axes[-1].values:
-            changed(device, {name: value})
+            values: tuple[Any, ...] = text.expand(said, name, parse, whole=whole, step_by_one=whole)
+        else:
+            values = tuple(part.strip() for part in said.split(","))
+            for value in values:
+                changed(device, {name: value})
+        axes.append(Axis(name, values))
     targets_of(device, dict.fromkeys(axis.name for axis in axes))
     return axes
 
 
 def _split(texts: Asked, name: str) -> list[str]:
-    return [part.strip() for text in texts.get(name, ()) for part in text.split(",")]
+    return [part.strip() for given in texts.get(name, ()) for part in given.split(",")]

@@ -68,7 +68,7 @@ LINES = {
     "code many.json --as cupy": "ops: 2001 calls written out are no program to read",
     "code loop.toml --as cupy": "--as cupy: a training loop is a program of PyTorch",
     # Grids
-    "best --h2d 4KiB --max-chunks 1000000 --max-streams 1000": "chunks, streams = 1000000, 1000 numbers...give fewer",
+    "best --h2d 4KiB --max-chunks 1000000 --max-streams 1000": "chunks, streams: a grid of 2000000000 programs",
     "best --h2d 4KiB --h2d-once 8 --memory-limit 8": "memory_limit_bytes = 8 (8 B)...takes 40 B",
     "best --h2d 4KiB --memory-limit 64 --order breadth-first": "...; use buffers = 2, chunks = 256, depth-first over 2",
     "sweep --h2d 4KiB --chunks 4..1": "chunks = '4..1': expected a smaller and a larger number",

@@ -34,7 +34,7 @@ def test_a_file_holds_the_rows_with_numbers_as_numbers_and_rules_as_text(tmp_pat
     assert rows == rows_of(sweep)
     assert {type(row["chunks"]) for row in rows} == {int}
     assert {row["compute.arbitration"] for row in rows} == {"ready-order", "issue-order"}
-    assert tally.rows == len(rows)
+    assert tally.total == len(rows)
     assert tally.fastest == min(rows, key=lambda row: row["makespan_s"])
 
 
@@ -79,7 +79,7 @@ def test_a_sweep_goes_on_where_its_file_ends(whole: Path, tmp_path: Path, form: 
     done = list[int]()
     tally = write_sweep(small(), path, block=3, progress=lambda at, _: done.append(at))
     assert path.read_bytes() == expected
-    assert tally == WHOLE
+    assert tally._replace(rows=()) == WHOLE._replace(rows=())
     rows = max(0, expected[:end].count(b"\n") - (form == "csv"))
     assert done == [*range(min(rows + 3, 40), 40, 3), 40][: None if rows < 40 else 0]
 
@@ -93,7 +93,7 @@ def test_combinations_without_a_row_are_counted_wherever_it_was_stopped(tmp_path
     assert len(lines) - 1 == 9
     (tmp_path / "cut.csv").write_bytes(b"".join(lines[: rows + 1]))
     again = write_sweep(sweep, tmp_path / "cut.csv", block=4)
-    assert again == whole
+    assert again._replace(rows=()) == whole._replace(rows=())
     assert (tmp_path / "cut.csv").read_bytes() == b"".join(lines)
 
 
