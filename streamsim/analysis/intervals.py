@@ -62,14 +62,14 @@ def interval(schedule: Schedule, device: Device | str | Path, samples: int = SAM
     ``device``: a Device, or the name or file of one. Raises InputError for an unknown device, for one whose profile
     has no spread and no assumed latency, and for other ``samples`` than 20 to 1,000,000.
     """
-    return intervals([schedule], as_device(device), samples, seed)[0]
+    return intervals_of([schedule], as_device(device), samples, seed)[0]
 
 
 def _makespan_s(schedule: Schedule, device: Device) -> float:
     return simulate_one_of_many(schedule, device).makespan_s
 
 
-def intervals(
+def intervals_of(
     schedules: Sequence[Schedule],
     device: Device,
     samples: int = SAMPLES,
@@ -94,7 +94,7 @@ def drawn_times_s(
 ) -> Array:
     """What is predicted of each schedule on each draw, before anything is missed: seconds, shape (schedules, samples).
 
-    Arguments and errors as for :func:`intervals`.
+    Arguments and errors as for :func:`intervals_of`.
     """
     drawn = list(draws(device, samples, seed))
     orders, queues = _generators(seed)[1], shared_queues(device)

@@ -32,7 +32,7 @@ from strategies import (
 
 from streamsim import program
 from streamsim.advice import Explanation, explain
-from streamsim.analysis import BEHIND, CAUSES, Removals, mean_gains
+from streamsim.analysis.losses import BEHIND, CAUSES, Removals, mean_gains
 from streamsim.device import Device, load_device
 from streamsim.errors import InputError
 from streamsim.model import simulate

@@ -1,7 +1,7 @@
 """Lower bounds: laws on random schedules and devices, and numbers worked by hand.
 
 LAW. The bound never exceeds the makespan, whatever the engines choose. Verified on random schedules and devices with
-every effect on and off, and on the patterns over the shipped profiles.
+every effect on and off; test_work_bound.py holds it for the patterns on the shipped profiles.
 LAW. In one stream nothing is left to choose: the bound is the makespan, to the tick.
 """
 
@@ -26,8 +26,8 @@ from strategies import (
 )
 
 from streamsim import program
-from streamsim.analysis import CHAIN, HOST, LINK, Flow, duplex_bound, lower_bound
-from streamsim.device import Device, KernelCost, device_names, load_device
+from streamsim.analysis.bounds import CHAIN, HOST, LINK, Flow, duplex_bound, lower_bound
+from streamsim.device import Device, KernelCost, load_device
 from streamsim.model import simulate
 
 # --- the laws -------------------------------------------------------------------------------------------------------
@@ -52,39 +52,6 @@ def test_the_bound_never_exceeds_the_makespan_of_kernels_that_leave_the_card(
 @given(schedules(streams=1).filter(lambda s: all(op.stream != 0 for op in s.ops)), devices())
 def test_in_one_stream_the_bound_is_the_makespan(schedule: program.Schedule, device: Device) -> None:
     assert lower_bound(schedule, device).seconds == simulate(schedule, device).makespan_s
-
-
-WORKLOADS = st.builds(
-    program.Workload,
-    st.integers(1 << 10, 1 << 24),
-    st.sampled_from(((4,), (4, 4), ())),
-    st.sampled_from(((4,), (8,), ())),
-    st.sampled_from(
-        ((program.WorkloadKernel(duration_s=0.5e-3),), (program.WorkloadKernel(duration_s=20e-6, fill=0.3),) * 2)
-    ),
-)
-
-
-@given(
-    WORKLOADS,
-    st.sampled_from(device_names()),
-    st.sampled_from((*((order, None) for order in program.ORDERS), ("depth-first", 3))),
-    st.integers(1, 24),
-    st.integers(1, 6),
-    st.sampled_from(program.HOST_MEMORIES),
-)
-def test_the_bound_holds_for_the_patterns_on_the_shipped_profiles(
-    workload: program.Workload,
-    name: str,
-    way: tuple[program.Order, int | None],
-    chunks: int,
-    streams: int,
-    memory: program.HostMemory,
-) -> None:
-    order, buffers = way
-    config = program.Config(order, chunks, 1 if order in ("serial", "prefetch") else streams, buffers, memory)
-    schedule, device = config.schedule(workload), load_device(name)
-    assert lower_bound(schedule, device).seconds <= simulate(schedule, device).makespan_s
 
 
 # --- what binds, worked by hand -------------------------------------------------------------------------------------

@@ -7,7 +7,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from strategies import NS, make_device
 
-from streamsim.analysis import shown_s, timed_alone
+from streamsim.analysis import timed_alone
+from streamsim.analysis.workloads import shown_s
 from streamsim.device import device_names, load_device
 from streamsim.errors import InputError
 from streamsim.program import Layer, Layers, Point, Workload, WorkloadKernel, depth_first

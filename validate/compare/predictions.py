@@ -36,7 +36,7 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from streamsim.analysis import Interval, intervals, published
+from streamsim.analysis import Interval, intervals_of, published
 from streamsim.answer import Pictures
 from streamsim.compiled import simulate_one_of_many
 from streamsim.device import (
@@ -549,7 +549,7 @@ def _expected(pairs: Sequence[tuple[comparison.Row, Case]], samples: int, seed: 
     known = with_known_host(device) if all(case.follows for case in cases) else device
     drawn = with_link_spread(known, [case.links for case in cases])
     found = []
-    each = intervals([case.schedule for case in cases], drawn, samples, seed, predict)
+    each = intervals_of([case.schedule for case in cases], drawn, samples, seed, predict)
     for interval, (row, case) in zip(each, pairs, strict=True):
         usual_s = predict(case.schedule, device)
         factor = row.predicted_s / usual_s if usual_s else 1.0
