@@ -105,7 +105,7 @@ class Loss:
             return self.best.text + "; does not help alone" * (self.best.gain <= 1)
         if self.assuming is not None:
             return "none without an assumption"
-        return f"cannot be removed: {CAUSES[self.cause].meaning}"
+        return f"no change removes it: {CAUSES[self.cause].meaning}"
 
     @property
     def lost_s(self) -> float:

@@ -261,6 +261,7 @@ class Removals:
         }
         is_present = {key: change(work) != work for key, change in self._without.items()}
         is_present |= {
+            "pageable-memory": calls.has_pageable(schedule),
             "legacy-stream": transform.has_legacy(schedule),
             "host-waits": calls.has_host_waits(schedule),
             "issue-order": bool(needs.orders),
