@@ -78,20 +78,13 @@ def best(
     def result(config: Config) -> searches.SimulatedProgram[Config]:
         serial_s = serial_ticks(workload, config, device, fast) / TICKS_PER_S
         took_s = took[config] / TICKS_PER_S
-        return searches.SimulatedProgram(
-            config,
-            config.words,
-            took_s,
-            tuple(_options(config)),
-            gain=serial_s / took_s if took_s else 1.0,
-            device_bytes=config.device_bytes(workload),
-        )
+        options, gain = tuple(_options(config)), serial_s / took_s if took_s else 1.0
+        n_bytes = config.device_bytes(workload)
+        return searches.SimulatedProgram(config, config.words, took_s, options, gain, device_bytes=n_bytes)
 
     worked = f" with the host work of {winner.chunks} chunks" if workload.host_work_s else ""
-    serial_bytes = prediction.serial_device_bytes
-    serial = searches.SimulatedProgram(
-        None, f"not cut{worked}, blocking copies", prediction.serial_s, device_bytes=serial_bytes
-    )
+    words, n_bytes = f"not cut{worked}, blocking copies", prediction.serial_device_bytes
+    serial = searches.SimulatedProgram(None, words, prediction.serial_s, device_bytes=n_bytes)
     bounds = (work_bound(workload, device, grid.memory, launch) for launch in grid.launch)
     return searches.Best(
         best=result(winner),

@@ -36,7 +36,7 @@ import numpy as np
 from streamsim import program
 from streamsim.analysis import predict
 from streamsim.compiled import simulate_one_of_many
-from streamsim.device import Device, as_device
+from streamsim.device import Device, as_device, with_memory_limit
 from streamsim.errors import LARGEST_BYTES, InputError, check_is, check_whole
 from streamsim.lowering import BYTE_BITS, call_ticks, kernel_cost, rate_of
 from streamsim.rules import TICKS_PER_S, ticks
@@ -89,8 +89,7 @@ def best_offload(
     """
     check_is("layers", layers, program.Layers)
     device = as_device(device)
-    limits = [n for n in (memory_limit_bytes, device.memory_bytes) if n is not None]
-    limit = min(limits, default=None)
+    limit = with_memory_limit(device, memory_limit_bytes).memory_bytes
     if reserve_bytes is None:
         reserve_bytes = round(RESERVED * (limit or 0))
     check_whole("reserve_bytes", reserve_bytes, 0, LARGEST_BYTES)
@@ -99,23 +98,29 @@ def best_offload(
             f"layers, passes: {len(layers.steps)} layers and {layers.passes} passes are too many to search; give at"
             f" most {MOST_STEPS} layers, and fewer passes: after a few passes each takes as long as the last"
         )
-    room = WeightRoom((LARGEST_BYTES if limit is None else limit) - reserve_bytes, pinned_limit_bytes)
+    card_bytes = (LARGEST_BYTES if limit is None else limit) - reserve_bytes
     costs = LayerCosts(layers, device)
-    space = Space(costs, room, progress)
+    space = Space(costs, card_bytes, pinned_limit_bytes, progress)
     ways = space.ways()
     if not ways:
-        raise _nothing_fits(layers, room)
+        pinned = "" if pinned_limit_bytes is None else f" and {format_bytes(pinned_limit_bytes)} pinned on the host"
+        largest = max(layers.steps, key=attrgetter("weight_bytes"))
+        raise InputError(
+            f"no way to place {format_bytes(layers.weight_bytes)} of weights was found that fits into"
+            f" {format_bytes(max(0, card_bytes))} for weights on the card{pinned}; allow more, or reserve less: the"
+            f" largest layer, {largest.name}, has {format_bytes(largest.weight_bytes)}"
+        )
     search = PlacementSearch(costs, reserve_bytes, budget_ops)
     search.simulate(ways)
     least = min((way.bound for way in ways if way not in search.took), default=searches.NEVER)
     if not space.lists_all:  # with less memory, other placements are good
-        less = room._replace(card=search.simplest().device_bytes - 1)
-        search.simulate(Space(costs, less, progress).ways())
-    best = search.result(search.best())
-    floor = min(search.shortest, least if space.lists_all else costs.floor(room.card))
+        less = search.simplest().device_bytes - 1
+        search.simulate(Space(costs, less, pinned_limit_bytes, progress).ways())
+    best, simplest = map(search.result, (search.best(), search.simplest()))
+    floor = min(search.shortest, least if space.lists_all else costs.floor(card_bytes))
     return searches.Best(
         best=best,
-        simplest=search.result(search.simplest()),
+        simplest=simplest,
         compared=_compared(layers, device, reserve_bytes),
         work=layers,
         card=device,
@@ -125,16 +130,6 @@ def best_offload(
         floor_s=floor / TICKS_PER_S,
         issued_bound=predict(best.config.schedule(layers), device).issued_bound,
         memory_bytes=limit,
-    )
-
-
-def _nothing_fits(layers: program.Layers, room: WeightRoom) -> InputError:
-    pinned = "" if room.pinned is None else f" and {format_bytes(room.pinned)} pinned on the host"
-    largest = max(layers.steps, key=attrgetter("weight_bytes"))
-    return InputError(
-        f"no way to place {format_bytes(layers.weight_bytes)} of weights was found that fits into"
-        f" {format_bytes(max(0, room.card))} for weights on the card{pinned}; allow more, or reserve less: the largest"
-        f" layer, {largest.name}, has {format_bytes(largest.weight_bytes)}"
     )
 
 
@@ -224,13 +219,6 @@ class PlacementSearch:
 # Placements and their bounds
 
 
-class WeightRoom(NamedTuple):
-    """Bytes that weights may take: on the card, and pinned on the host (None: any number)."""
-
-    card: int
-    pinned: int | None = None
-
-
 class Placement(NamedTuple):
     """A placement of layers.
 
@@ -314,20 +302,24 @@ class LayerCosts:
 
 
 class Space:
-    """The space of placements of the layers of ``costs`` in ``room``.
+    """The space of placements of the layers of ``costs`` in ``card_bytes`` for weights on the card.
+
+    ``pinned_bytes``: the most pinned memory on the host for weights (None: any).
 
     ``lists_all``: True if all placements are listed. If all layers fit, it is the only one, as nothing is faster than
     no copies. ``progress``: a function that is called with the layers, passes and placements looked at, and the most.
     """
 
-    def __init__(self, costs: LayerCosts, room: WeightRoom, progress: searches.Progress | None = None) -> None:
+    def __init__(
+        self, costs: LayerCosts, card_bytes: int, pinned_bytes: int | None, progress: searches.Progress | None
+    ) -> None:
         self._progress = progress or (lambda _done, _of_all: None)
-        self._costs, self._room = costs, room
+        self._costs, self._card_bytes, self._pinned_bytes = costs, card_bytes, pinned_bytes
         self._n = len(costs.weights)
-        self._fits = int(costs.weights.sum()) <= room.card
+        self._fits = int(costs.weights.sum()) <= card_bytes
         self.lists_all = self._fits or self._n <= MOST_LISTED
         self._cells = MOST_CELLS  # what is left of them
-        self._enough = int(costs.floor(room.card) * NEAR)
+        self._enough = int(costs.floor(card_bytes) * NEAR)
         self._random = np.random.default_rng(self._n)
 
     def ways(self) -> list[Placement]:
@@ -352,9 +344,9 @@ class Space:
         """Return the placements that fit and use ``depth`` buffers, with their bounds; a depth of 1 without any."""
         weights, count = self._costs.weights, streamed.sum(axis=1)
         needed = (~streamed) @ weights + depth * np.where(streamed, weights, 0).max(axis=1)
-        fits = (needed <= self._room.card) & (np.maximum(count, 1) >= depth)
-        if self._room.pinned is not None:
-            fits &= streamed @ weights <= self._room.pinned
+        fits = (needed <= self._card_bytes) & (np.maximum(count, 1) >= depth)
+        if self._pinned_bytes is not None:
+            fits &= streamed @ weights <= self._pinned_bytes
         bounds = self._costs.bounds(streamed[fits], depth)
         rows = zip(bounds.tolist(), needed[fits].tolist(), streamed[fits], strict=True)
         return [Placement(bound, n, depth, tuple(np.flatnonzero(row).tolist())) for bound, n, row in rows]
@@ -375,7 +367,7 @@ class Space:
         sizes = np.unique(weights)[::-1]
         for largest in sizes[:: max(1, len(sizes) // MOST_SIZES)].tolist():
             may = weights <= largest
-            left = self._room.card - depth * largest - int(weights[~may].sum())
+            left = self._card_bytes - depth * largest - int(weights[~may].sum())
             for order, part in product(orders, PARTS):
                 yield self._filled(may, order, int(left * part))
         yield np.ones(self._n, dtype=bool)

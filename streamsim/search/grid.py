@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from streamsim.analysis import remedy
-from streamsim.compiled import available
+from streamsim.compiled import available, makespans
 from streamsim.device import Device, as_device, written_in
 from streamsim.errors import Bytes, Checked, InputError, install
 from streamsim.model import simulate
@@ -70,8 +70,6 @@ def evaluate_ticks(
         for config in configs:
             config.check(workload)
     if is_fast() if fast is None else fast:
-        from streamsim.compiled import makespans
-
         by_launches = defaultdict[tuple[int, ...], list[Config]](list)
         for config in configs:
             by_launches[workload.launches_in(config.chunks)].append(config)

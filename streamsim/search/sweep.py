@@ -23,7 +23,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from itertools import accumulate, chain, groupby, islice
 from math import prod
 from operator import attrgetter, itemgetter
@@ -154,11 +154,8 @@ class Sweep(msgspec.Struct, frozen=True):
 def checked(sweep: Sweep) -> Sweep:
     """Return ``sweep``. Raises InputError for too many combinations and if none can be issued."""
     if (count := len(sweep)) > MOST_COMBINATIONS:
-        largest = max(sweep.axes, key=lambda axis: len(axis.values))
-        raise errors.InputError(
-            f"{largest.name} = {len(largest.values)} values: a sweep of {count} combinations, more than"
-            f" {MOST_COMBINATIONS}; give larger steps, or sweep it in parts"
-        )
+        most = f"more than {MOST_COMBINATIONS}; give larger steps, or sweep it in parts"
+        raise errors.InputError(f"a sweep of {count} combinations, {most}")
     some = islice(combinations(sweep), MOST_REFUSED)
     if count <= MOST_REFUSED and not any(isinstance(one, Combination) for one in some):
         why = next(combinations(sweep))
@@ -282,15 +279,15 @@ def _rows(sweep: Sweep, some: Sequence[Combination], fast: bool, threads: int | 
     settings = {name: value for name, value in sweep.point(some[0].number).items() if "." in name}
     head = {"device": device.name, "connections": device.connections, **settings, **_work_cells(workload)}
     within = known_within(device) or None
-    keys = [(config.chunks if workload.host_work_s else 1, config.memory) for config in configs]
-    serial = {
-        (chunks, memory): serial_ticks(workload, program.Config(chunks=chunks, memory=memory), device, fast)
-        for chunks, memory in {*keys}
-    }
+
+    @cache
+    def alone_s(chunks: int, memory: program.HostMemory) -> float:
+        return serial_ticks(workload, program.Config(chunks=chunks, memory=memory), device, fast) / TICKS_PER_S
+
     all_ticks = evaluate_ticks(workload, configs, device, fast, threads)
-    for config, key, took in zip(configs, keys, all_ticks, strict=True):
-        took_s, alone_s = took / TICKS_PER_S, serial[key] / TICKS_PER_S
-        times = took_s, alone_s, alone_s / took_s if took_s else 1.0, within
+    for config, ticks in zip(configs, all_ticks, strict=True):
+        took_s, serial_s = ticks / TICKS_PER_S, alone_s(config.chunks if workload.host_work_s else 1, config.memory)
+        times = took_s, serial_s, serial_s / took_s if took_s else 1.0, within
         yield {**head, **asdict(config), **dict(zip(RESULTS, times, strict=True))}
 
 
@@ -408,28 +405,24 @@ def _resumed(sweep: Sweep, path: Path, form: str) -> Swept:
 
     The last whole row is made anew; without one, the first is. Raises InputError for a file of anything else.
     """
-    other = errors.InputError(f"{path}: holds something else than rows of this sweep; choose another name")
-    head, last, line, rows = header(form, sweep.columns), b"", b"", Swept()
+    head, last, line, total = header(form, sweep.columns), b"", b"", 0
     with open(path, "rb") as file:
         begin, end = file.read(len(head)), 0
         while begin == head and (line := file.readline(LONGEST_ROW)).endswith(b"\n"):
-            try:
-                rows = rows.then(Swept(total=1, fastest=_read(form, sweep.columns, line)))
-            except (ValueError, csv.Error):
-                raise other from None
-            last, end = line, file.tell()
+            last, end, total = line, file.tell(), total + 1
     issued, why, ours, stop = 0, "", b"", 0
     for number, one in enumerate(combinations(sweep)):
         if not isinstance(one, Combination):
             why = why or str(one)
-        elif (issued := issued + 1) == max(1, rows.total):
+        elif (issued := issued + 1) == max(1, total):
             ours = encoded(form, predict_block(sweep, number, number + 1, is_fast()).rows)
             stop = number + 1 if last else 0
             break
     if not (ours == last if last else (head + ours).startswith(begin + line)):
-        raise other
+        raise errors.InputError(f"{path}: holds something else than rows of this sweep; choose another name")
+    fastest = min(islice(read_rows(path, form), total), key=itemgetter("makespan_s"), default=None)
     os.truncate(path, end)
-    return rows._replace(stop=stop, left_out=stop - rows.total, why=why if stop else "")
+    return Swept(stop, (), total, fastest, stop - total, why if stop else "")
 
 
 def read_rows(path: str | os.PathLike[str], form: str | None = None) -> Iterator[SweptRow]:
@@ -588,8 +581,6 @@ def sweep(
     devices = [device] if isinstance(device, Device | str | Path) else list(device)
     if not devices:
         raise errors.InputError("devices = []: a sweep needs at least one")
-    if "workload" in axes:
-        raise errors.InputError("workload: a sweep takes one; give it first")
     return sweep_of(_asked(axes), workload, devices)
 
 

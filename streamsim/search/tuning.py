@@ -59,16 +59,14 @@ class Proposals:
         """Return the expected seconds of each candidate, shape (n,)."""
         if not measured:
             return self.predicted_s
-        nearest = self._apart(measured).argmin(axis=1)
-        found: Array = self.predicted_s * self._factors(measured)[nearest]
+        found: Array = self.predicted_s * self._factors(measured)[self._apart(measured).argmin(axis=1)]
         return found
 
     def next(self, measured: Mapping[int, float], without: frozenset[int] = frozenset()) -> int | None:
         """Return the candidate to measure next, or None if there is none left; of equally good ones, the first."""
-        left = self._left(measured, without)
-        expected_s = self.expected_s(measured)
+        left, expected_s = self._left(measured, without), self.expected_s(measured)
         fastest = min(left, key=expected_s.__getitem__, default=None)
-        if fastest is None or not measured or len(measured) % 2 == 0 or not self._is_wrong_in_kind(measured):
+        if fastest is None or len(measured) % 2 == 0 or np.median(np.abs(np.log(self._factors(measured)))) <= WRONG:
             return fastest
         apart = self._apart(measured).min(axis=1)
         fast = [k for k in left if expected_s[k] <= (1 + NEAR) * expected_s[fastest]]
@@ -86,16 +84,13 @@ class Proposals:
 
     def _factors(self, measured: Mapping[int, float]) -> Array:
         """Return measured over predicted of each measured candidate."""
-        found: Array = np.array(list(measured.values())) / self.predicted_s[list(measured)]
+        found: Array = np.array([*measured.values()]) / self.predicted_s[[*measured]]
         return found
 
     def _apart(self, measured: Mapping[int, float]) -> Array:
         """Return the squared distances of all candidates (rows) from the measured ones (columns)."""
-        found: Array = ((self.places[:, None] - self.places[list(measured)]) ** 2).sum(axis=2)
+        found: Array = ((self.places[:, None] - self.places[[*measured]]) ** 2).sum(axis=2)
         return found
-
-    def _is_wrong_in_kind(self, measured: Mapping[int, float]) -> bool:
-        return float(np.median(np.abs(np.log(self._factors(measured))))) > WRONG
 
 
 def proposals(workload: Workload, configs: Sequence[Config], device: Device) -> Proposals:

@@ -59,7 +59,7 @@ def asked(draw: st.DrawFn) -> Asked:
     times, _, _, passes = draw(models(5, 2))
     whole, largest = sum(copy for copy, _ in times), max(copy for copy, _ in times)
     reserve = draw(st.sampled_from((0, 0, 7)))
-    memory = reserve + draw(st.integers(largest - 1, whole + largest))
+    memory = reserve + draw(st.integers(max(1, largest - 1), whole + largest))
     pinned = draw(st.none() | st.integers(0, whole))
     layers = layers_of(*times, passes=passes, direction=draw(directions))
     return Asked(layers, draw(card.devices()), memory, reserve, pinned)
