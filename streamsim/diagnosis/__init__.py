@@ -320,8 +320,7 @@ class Diagnosis(Result, msgspec.Struct, frozen=True):
         if not first.mistakes:
             return "the program takes the time that it should take"
         if first.is_open_ended:
-            two = next((f"; or two mistakes together: {one.title}" for one in others if len(one.mistakes) == 2), "")
-            return f"no usual mistake alone takes just so long; was the clock right?{two}"
+            return "no usual mistake alone takes just so long; was the clock right?"
         if len(first.mistakes) == 2:
             return f"two usual mistakes together explain it: {first.title}"
         if not others:
