@@ -21,6 +21,7 @@ from streamsim.rules import TICKS_PER_S
 from streamsim.search import CONFIG, RESULTS, WITHIN, Best, SimulatedProgram, Sweep, evaluate_ticks, is_fast
 from streamsim.text import format_bytes, format_change, format_ratio, format_seconds
 from streamsim.timeline import Timeline
+from streamsim.transform import chunk_count
 
 MOST_OPS = 30_000  # of all time lines of a map together
 MOST_PROGRAMS = {True: 20_000, False: 300}  # predicted for a map: on the compiled model, and on SimPy
@@ -57,7 +58,7 @@ def best_answer(
     more = [f"{counted(best.programs, 'program')}, {best.simulated:,} simulated."]
     described = ""
     if isinstance(work, Schedule):
-        described = f": {counted(best.compared['before'].more['chunks'], 'chunk')} of a program"
+        described = f": {counted(chunk_count(work), 'chunk')} of a program"
     elif isinstance(work, Layers):
         described = f": {work.words}"
         more.append(f"stay on the card: {', '.join(best.simplest.config.resident) or 'none'}")
@@ -268,7 +269,7 @@ def scenarios_of(rows: Sequence[dict[str, Any]], sweep: Sweep) -> dict[str, tupl
 
 def _scenario(row: dict[str, Any], point: dict[str, Any], sweep: Sweep) -> tuple[Schedule, Device]:
     config = Config(**{name: row[name] for name in CONFIG})
-    return config.schedule(sweep.workload_at(point)), sweep.device(point)
+    return config.schedule(sweep.workload_at(point)), sweep.device_at(point)
 
 
 def _told_of(row: dict[str, Any], name: str) -> str:

@@ -406,7 +406,7 @@ def taken_for_granted(sweep: Sweep) -> Iterator[str]:
         point = sweep.point(0)
         workload = sweep.workload_at(point)
         chunks = min(workload.most_chunks, max((1, *sweep.values_of("chunks"))))
-        for line in kernel_assumptions(workload, chunks, sweep.device(point), point.get("launch", PLAIN.launch)):
+        for line in kernel_assumptions(workload, chunks, sweep.device_at(point), point.get("launch", PLAIN.launch)):
             yield f"in {chunks} chunks {line}"
 
 

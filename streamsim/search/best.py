@@ -240,7 +240,6 @@ def _options(config: Config) -> Iterator[str]:
 
 
 STREAMS, DEPTHS = (2, 3, 4, 6, 8, 12, 16, 24, 32), (1, 2, 4)
-NEAR = 1.01  # times the time of the best: fewer changes that take no more are the ones to use
 
 
 def best_program(
@@ -271,12 +270,12 @@ def best_program(
     advice = advise(schedule, device, None, independent, values, budget_ops)
     found = [advice.before, *(trial for trial in advice.trials if not trial.is_strong)]
     best = min(found, key=lambda trial: (trial.takes_s, len(trial.changes)))
-    near = [trial for trial in found if trial.takes_s <= NEAR * best.takes_s]
-    use = min(near, key=lambda trial: trial.simplicity)
+    near_s = (1 + searches.NEAR_PERCENT / 100) * best.takes_s  # fewer changes that take no more are the ones to use
+    use = min((trial for trial in found if trial.takes_s <= near_s), key=lambda trial: trial.simplicity)
     return searches.Best(
-        best=_result(best, steps),
-        simplest=_result(use, steps),
-        compared={"before": _result(advice.before, steps)},
+        best=_result(best),
+        simplest=_result(use),
+        compared={"before": _result(advice.before)},
         work=schedule,
         card=device,
         programs=len(advice.trials) + 1,
@@ -287,8 +286,6 @@ def best_program(
     )
 
 
-def _result(trial: Trial, steps: int) -> searches.SimulatedProgram[Trial]:
-    """Return the result of a trial; the unchanged program has ``steps`` chunks."""
-    chunks = next((int(change.option.split()[1]) for change in trial.changes if change.kind == "--chunks"), steps)
-    words, more = trial.text or "the program unchanged", {"chunks": chunks}
-    return searches.SimulatedProgram(trial, words, trial.takes_s, trial.options, trial.gain, trial.condition, more=more)
+def _result(trial: Trial) -> searches.SimulatedProgram[Trial]:
+    words = trial.text or "the program unchanged"
+    return searches.SimulatedProgram(trial, words, trial.takes_s, trial.options, trial.gain, trial.condition)

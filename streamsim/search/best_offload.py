@@ -369,16 +369,12 @@ class Space:
             may = weights <= largest
             left = self._card_bytes - depth * largest - int(weights[~may].sum())
             for order, part in product(orders, PARTS):
-                yield self._filled(may, order, int(left * part))
+                streamed, free = may.copy(), int(left * part)
+                for layer in order.tolist():
+                    if may[layer] and (n_bytes := int(weights[layer])) <= free:
+                        streamed[layer], free = False, free - n_bytes
+                yield streamed
         yield np.ones(self._n, dtype=bool)
-
-    def _filled(self, may: Bools, order: Ints, left: int) -> Bools:
-        """Return the streamed layers if those that ``may`` be are kept in this order as long as ``left`` bytes last."""
-        streamed = may.copy()
-        for layer in order.tolist():
-            if may[layer] and (n_bytes := int(self._costs.weights[layer])) <= left:
-                streamed[layer], left = False, left - n_bytes
-        return streamed
 
     def _climbed(self, way: Placement) -> Iterator[Placement]:
         """Yield ever better placements, each the best neighbour of the one before it."""

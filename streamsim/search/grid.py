@@ -88,19 +88,14 @@ def serial_ticks(workload: Workload, config: Config, device: Device, fast: bool 
     return evaluate_ticks(workload.loaded_once(config.chunks), [serial], device, fast)[0]
 
 
-def simulation_costs(
-    workload: Workload, configs: Sequence[Config], device: Device, fast: bool | None = None
-) -> list[float]:
+def simulation_costs(workload: Workload, configs: Sequence[Config], device: Device, fast: bool) -> list[float]:
     """Return the cost of simulating every config, in ops of SimPy: about its copies and kernels.
 
     The arguments are those of :func:`evaluate_ticks`.
     """
+    is_slow = not fast or device.compute.kernel_signal == "run"  # SimPy simulates such a card
     calls = {chunks: workload.calls(chunks) for chunks in {one.chunks for one in configs}}
-    ops: list[float] = [CONFIG_OPS + calls[config.chunks] for config in configs]
-    if not (is_fast() if fast is None else fast):
-        return ops
-    times_as_fast = 1 if device.compute.kernel_signal == "run" else TIMES_AS_FAST  # SimPy simulates such a card
-    return [own / times_as_fast for own in ops]
+    return [(CONFIG_OPS + calls[config.chunks]) / (1 if is_slow else TIMES_AS_FAST) for config in configs]
 
 
 COARSE_CHUNKS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)

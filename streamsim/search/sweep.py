@@ -33,22 +33,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec.structs import asdict, replace
 
-from streamsim import errors, program, text
-from streamsim.device import (
-    Device,
-    as_device,
-    changed,
-    current,
-    full_name,
-    known_within,
-    names_front_end,
-    parser_of,
-    split_setting,
-    targets_of,
-    with_front_end,
-    with_memory_limit,
-    written_in,
-)
+from streamsim import device, errors, program, text
 from streamsim.files import file_error, parse_toml, toml_of
 from streamsim.rules import TICKS_PER_S
 from streamsim.search.grid import evaluate_ticks, is_fast, serial_ticks
@@ -91,7 +76,7 @@ class Sweep(msgspec.Struct, frozen=True):
     device_axes: tuple[Axis, ...]
     work_axes: tuple[Axis, ...]
     config_axes: tuple[Axis, ...]
-    devices: tuple[Device, ...]
+    devices: tuple[device.Device, ...]
     workload: program.Workload
 
     @property
@@ -121,12 +106,12 @@ class Sweep(msgspec.Struct, frozen=True):
         """Return the value of every axis in combination ``number``, by the axis's name."""
         return _point(self.axes, number)
 
-    def device(self, point: Mapping[str, Any]) -> Device:
+    def device_at(self, point: Mapping[str, Any]) -> device.Device:
         """Return the device of a combination. Raises InputError if its numbers contradict each other."""
-        base = {device.name: device for device in self.devices}[point["device"]]
+        base = next(card for card in self.devices if card.name == point["device"])
         if "connections" in point:
             base = base.with_connections(point["connections"])
-        return changed(base, {name: value for name, value in point.items() if "." in name})
+        return device.changed(base, {name: value for name, value in point.items() if "." in name})
 
     def workload_at(self, point: Mapping[str, Any]) -> program.Workload:
         """Return the workload of a combination. Raises InputError if its sizes contradict each other."""
@@ -168,7 +153,7 @@ class Combination(NamedTuple):
 
     number: int
     pair: int
-    device: Device
+    card: device.Device
     workload: program.Workload
     config: program.Config
 
@@ -176,7 +161,7 @@ class Combination(NamedTuple):
 def combinations(sweep: Sweep, start: int = 0, stop: int | None = None) -> Iterator[Combination | errors.InputError]:
     """Yield the combinations from ``start`` to ``stop`` (None: all), or for some the error that says why not."""
     works, configs = _count(sweep.work_axes), _count(sweep.config_axes)
-    device_at = lru_cache(CACHED)(lambda card: sweep.device(_point(sweep.device_axes, card)))
+    device_at = lru_cache(CACHED)(lambda card: sweep.device_at(_point(sweep.device_axes, card)))
     workload_at = lru_cache(CACHED)(lambda work: sweep.workload_at(_point(sweep.work_axes, work)))
     config_at = lru_cache(CACHED)(lambda config: program.Config(**_point(sweep.config_axes, config)))
 
@@ -190,7 +175,7 @@ def combinations(sweep: Sweep, start: int = 0, stop: int | None = None) -> Itera
         try:
             found = Combination(number, pair, device_at(pair // works), workload_at(pair % works), config_at(config))
             found.config.check(found.workload)
-            found.device.check_room(found.config.device_bytes(found.workload))
+            found.card.check_room(found.config.device_bytes(found.workload))
             check_kernels(pair)
         except errors.InputError as error:
             yield error
@@ -275,16 +260,16 @@ def predict_block(sweep: Sweep, start: int, stop: int, fast: bool, threads: int 
 
 def _rows(sweep: Sweep, some: Sequence[Combination], fast: bool, threads: int | None) -> Iterator[SweptRow]:
     """Yield the rows of combinations of one device and one workload."""
-    device, workload, configs = some[0].device, some[0].workload, [one.config for one in some]
+    card, workload, configs = some[0].card, some[0].workload, [one.config for one in some]
     settings = {name: value for name, value in sweep.point(some[0].number).items() if "." in name}
-    head = {"device": device.name, "connections": device.connections, **settings, **_work_cells(workload)}
-    within = known_within(device) or None
+    head = {"device": card.name, "connections": card.connections, **settings, **_work_cells(workload)}
+    within = device.known_within(card) or None
 
     @cache
     def alone_s(chunks: int, memory: program.HostMemory) -> float:
-        return serial_ticks(workload, program.Config(chunks=chunks, memory=memory), device, fast) / TICKS_PER_S
+        return serial_ticks(workload, program.Config(chunks=chunks, memory=memory), card, fast) / TICKS_PER_S
 
-    all_ticks = evaluate_ticks(workload, configs, device, fast, threads)
+    all_ticks = evaluate_ticks(workload, configs, card, fast, threads)
     for config, ticks in zip(configs, all_ticks, strict=True):
         took_s, serial_s = ticks / TICKS_PER_S, alone_s(config.chunks if workload.host_work_s else 1, config.memory)
         times = took_s, serial_s, serial_s / took_s if took_s else 1.0, within
@@ -463,6 +448,7 @@ def _value(name: str, cell: str) -> Any:
 
 
 USUAL_DEVICE = "h200"
+Card = device.Device | str | Path  # a device, or the name or file of one
 Asked = dict[str, list[str]]  # the texts under each of NAMES; under "set" texts such as "h2d.latency_s=1us,2us"
 Values = Callable[[str, str], Sequence[Any]]  # makes the values of an axis of a text and the axis's name
 
@@ -556,7 +542,7 @@ def _texts(name: str, value: Any, place: str) -> list[str]:
 
 def sweep(
     workload: program.Workload | None = None,
-    device: Device | str | Path | Sequence[Device | str | Path] = USUAL_DEVICE,
+    device: Card | Sequence[Card] = USUAL_DEVICE,
     **axes: Any,
 ) -> Sweep:
     """Return a sweep over every combination of the ``axes`` for ``workload`` on one or several devices.
@@ -578,7 +564,7 @@ def sweep(
 
     Raises InputError naming the axis.
     """
-    devices = [device] if isinstance(device, Device | str | Path) else list(device)
+    devices = list(device) if isinstance(device, Sequence) and not isinstance(device, str) else [device]
     if not devices:
         raise errors.InputError("devices = []: a sweep needs at least one")
     return sweep_of(_asked(axes), workload, devices)
@@ -587,7 +573,7 @@ def sweep(
 def sweep_of(
     asked: Mapping[str, Sequence[str]],
     workload: program.Workload | None = None,
-    devices: Sequence[Device | str | Path] = (),
+    devices: Sequence[Card] = (),
 ) -> Sweep:
     """Return the sweep that the texts describe; missing names have their default. Raises InputError naming a text.
 
@@ -621,19 +607,20 @@ def _workload(texts: Asked, given: program.Workload | None) -> program.Workload:
     return program.workload_of_sizes([size] * h2d, kernels_s, [size] * d2h, elements, h2d_once, d2h_once)
 
 
-def _devices(texts: Asked, front_end: str, asked: Sequence[Device | str | Path]) -> tuple[Device, ...]:
+def _devices(texts: Asked, front_end: str, asked: Sequence[Card]) -> tuple[device.Device, ...]:
     """Return the devices: of the front ends in ``texts``, else of the workload's unless a device names its own."""
     limit = text.parse_bytes(texts["memory_limit"][0], "memory_limit") if "memory_limit" in texts else None
-    found: dict[str, Device] = {}
+    found: dict[str, device.Device] = {}
     for one in asked:
-        card, is_told = as_device(one), not isinstance(one, Device) and names_front_end(one)
-        usual = card if is_told else written_in(card, front_end)
-        for device in [with_front_end(card, name.lower()) for name in _split(texts, "front_end")] or [usual]:
-            if (name := device.name) in found:
+        card, is_told = device.as_device(one), isinstance(one, str | Path) and device.names_front_end(one)
+        usual = card if is_told else device.written_in(card, front_end)
+        named = [device.with_front_end(card, name.lower()) for name in _split(texts, "front_end")]
+        for card in named or [usual]:
+            if (name := card.name) in found:
                 raise errors.InputError(
                     f"device = {errors.shown(name)}: two profiles of this name; rename one (name = in its file)"
                 )
-            found[name] = with_memory_limit(device, limit)
+            found[name] = device.with_memory_limit(card, limit)
     return tuple(found.values())
 
 
@@ -647,7 +634,7 @@ def _axes(texts: Asked, known: Mapping[str, Values]) -> tuple[Axis, ...]:
     return tuple(found)
 
 
-def _set_axes(texts: Sequence[str], device: Device) -> list[Axis]:
+def _set_axes(texts: Sequence[str], card: device.Device) -> list[Axis]:
     """Return the axes of the profile's numbers and rules, of texts such as ``"h2d.latency=1us..8us*2"``.
 
     The profile's value gives the kind of values. Raises InputError for values that a profile cannot have, and for two
@@ -655,17 +642,17 @@ def _set_axes(texts: Sequence[str], device: Device) -> list[Axis]:
     """
     axes = []
     for setting in texts:
-        given, said = split_setting(setting, "NAME=VALUES such as h2d.latency_s=1us,2us")
-        name, parse = full_name(device, given), parser_of(device, given)
+        given, said = device.split_setting(setting, "NAME=VALUES such as h2d.latency_s=1us,2us")
+        name, parse = device.full_name(card, given), device.parser_of(card, given)
         if parse is not None:
-            whole = isinstance(current(device, name), int)
+            whole = isinstance(device.current(card, name), int)
             values: tuple[Any, ...] = text.expand(said, name, parse, whole=whole, step_by_one=whole)
         else:
             values = tuple(part.strip() for part in said.split(","))
             for value in values:
-                changed(device, {name: value})
+                device.changed(card, {name: value})
         axes.append(Axis(name, values))
-    targets_of(device, dict.fromkeys(axis.name for axis in axes))
+    device.targets_of(card, dict.fromkeys(axis.name for axis in axes))
     return axes
 
 
