@@ -45,7 +45,7 @@ def test_what_a_cell_ends_with_shows_itself(run: tuple[dict[str, Any], list[Any]
 def test_what_the_lesson_claims_is_so(run: tuple[dict[str, Any], list[Any]]) -> None:
     names, times = run[0], run[0]["times"]
     serial, one, chunked = names["serial"], names["one_stream"], names["chunked"]
-    assert serial.overlap_s == one.overlap_s == 0
+    assert serial.timeline.overlap_s == one.timeline.overlap_s == 0
     assert one.makespan_s == pytest.approx(serial.makespan_s, rel=0.01)
     assert chunked.makespan_s < 0.6 * serial.makespan_s
     assert times["c1060"]["breadth-first"] < 0.8 * times["c1060"]["depth-first"]
