@@ -27,6 +27,7 @@ from streamsim.program import (
     Synchronize,
     Workload,
     WorkloadKernel,
+    most_streams,
 )
 from streamsim.rules import TICKS_PER_S
 from streamsim.text import format_bytes, format_seconds
@@ -51,7 +52,7 @@ def remedy(workload: Workload, config: Config, room_bytes: int) -> str:
     order: Order = "prefetch" if is_prefetch else "depth-first"
     doubled = {min(config.chunks << i, most) for i in range(MOST_CHUNKS.bit_length())}
     for buffers, chunks in product((2, 1), sorted(doubled)):
-        streams = 1 if is_prefetch else buffers
+        streams = 1 if is_prefetch else min(buffers, most_streams(workload, order))
         ring = replace(config, order=order, buffers=buffers, chunks=chunks, streams=streams).fitted()
         if (n_bytes := ring.device_bytes(workload)) <= room_bytes:
             over = f" over {ring.streams} streams" if ring.streams > 1 else ""
