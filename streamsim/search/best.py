@@ -112,7 +112,7 @@ class GridSearch:
     - ``near_percent``: how near the fastest configuration the simplest one is.
     - ``fast``: as for :func:`evaluate`.
     - ``budget_ops``: the number of ops of SimPy (None: no limit). At least one configuration is simulated.
-    - ``progress``: a function that is called with the ops done and the most that may be.
+    - ``progress``: a function that is called with the numbers of configurations simulated and in all.
     """
 
     def __init__(
@@ -125,10 +125,8 @@ class GridSearch:
         progress: searches.Progress | None = None,
     ) -> None:
         self._workload, self._device, self._fast, self._progress = workload, device, fast, progress
-        costs_ops = simulation_costs(workload, configs, device, fast)
-        self._costs_ops = dict(zip(configs, costs_ops, strict=True))
-        self._spent_ops, self._left_ops = 0.0, math.inf if budget_ops is None else budget_ops
-        self._most_ops = min(sum(costs_ops), self._left_ops)
+        self._costs_ops = dict(zip(configs, simulation_costs(workload, configs, device, fast), strict=True))
+        self._left_ops = math.inf if budget_ops is None else budget_ops
         self.took: dict[Config, int] = {}
         self.shortest = searches.NEVER
         self.near_percent = searches.near_percent(device)
@@ -197,10 +195,9 @@ class GridSearch:
         found = evaluate_ticks(self._workload, some, self._device, self._fast)
         self.took.update(zip(some, found, strict=True))
         self.shortest = min(self.shortest, *found)
-        cost_ops = self._cost_ops(some)
-        self._spent_ops, self._left_ops = self._spent_ops + cost_ops, self._left_ops - cost_ops
+        self._left_ops -= self._cost_ops(some)
         if self._progress is not None:
-            self._progress(round(min(self._spent_ops, self._most_ops)), round(self._most_ops))
+            self._progress(len(self.took), len(self.bounds))
 
     def _coarse(self, ratio: float) -> Iterator[Config]:
         """Yield the configurations whose numbers of chunks and streams both lie ``ratio`` apart or more."""

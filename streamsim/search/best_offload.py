@@ -302,12 +302,12 @@ class LayerCosts:
 
 
 class Space:
-    """The space of placements of the layers of ``costs`` in ``card_bytes`` for weights on the card.
+    """The space of placements of the layers of ``costs``.
 
-    ``pinned_bytes``: the most pinned memory on the host for weights (None: any).
-
-    ``lists_all``: True if all placements are listed. If all layers fit, it is the only one, as nothing is faster than
-    no copies. ``progress``: a function that is called with the layers, passes and placements looked at, and the most.
+    - ``card_bytes``, ``pinned_bytes``: the most bytes of weights on the card, and pinned on the host (None: any).
+    - ``progress``: a function that is called with the layers, passes and placements looked at, and the most.
+    - ``lists_all``: True if all placements are listed. If all layers fit, it is the only one, as nothing is faster
+      than no copies.
     """
 
     def __init__(

@@ -23,6 +23,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
+from contextlib import suppress
 from functools import cache, lru_cache, partial
 from itertools import accumulate, chain, groupby, islice
 from math import prod
@@ -332,8 +333,7 @@ def format_of(path: str | os.PathLike[str], given: str | None = None) -> str:
     name = given or Path(path).suffix.lower().removeprefix(".") or "csv"
     if name in FORMATS:
         return name
-    known = ", ".join(f".{form}" for form in FORMATS)
-    raise errors.InputError(f"{path}: expected a file name that ends in one of {known}, or --format")
+    raise errors.InputError(f"{path}: expected a file name that ends in .csv or .jsonl, or --format")
 
 
 def encoded(form: str, rows: Iterable[SweptRow]) -> bytes:
@@ -417,31 +417,24 @@ def read_rows(path: str | os.PathLike[str], form: str | None = None) -> Iterator
         with open(path, "rb") as file:
             names = next(csv.reader([next(file, b"").decode()]), []) if form == "csv" else []
             for line in file:
-                yield _read(form, names, line)
+                if form == "jsonl":
+                    row = msgspec.json.decode(line, type=SweptRow)
+                else:
+                    (cells,) = csv.reader([line.decode()])
+                    row = {name: _value(name, cell) for name, cell in zip(names, cells, strict=True)}
+                times = [*map(row.get, RESULTS[:3]), row.get(WITHIN) or 0.0]
+                if not all(isinstance(value, int | float) for value in times):
+                    raise ValueError("a row without its times")
+                yield row
     except (ValueError, csv.Error) as error:
         raise errors.InputError(f"{path}: holds something else than rows of a sweep ({error})") from None
 
 
-def _read(form: str, names: Sequence[str], line: bytes) -> SweptRow:
-    """Return the row in a line of a file. Raises ValueError or csv.Error for a line without names and times."""
-    if form == "jsonl":
-        row = msgspec.json.decode(line, type=SweptRow)
-    else:
-        (cells,) = csv.reader([line.decode()])
-        row = {name: _value(name, cell) for name, cell in zip(names, cells, strict=True)}
-    times = [*map(row.get, RESULTS[:3]), row.get(WITHIN) or 0.0]
-    if tuple(row) != tuple(names or row) or not all(isinstance(value, int | float) for value in times):
-        raise ValueError("a row without its times")
-    return row
-
-
 def _value(name: str, cell: str) -> Any:
-    if not cell or name in TEXT_COLUMNS:
-        return errors.from_cell(cell) or None
-    try:
-        return int(cell) if cell.isdecimal() else float(cell)
-    except ValueError:
-        return errors.from_cell(cell)
+    with suppress(ValueError):
+        if name not in TEXT_COLUMNS:
+            return int(cell) if cell.isdecimal() else float(cell)
+    return errors.from_cell(cell) or None
 
 
 # Axes in text
@@ -483,10 +476,8 @@ CONFIG_AXES: dict[str, Values] = {
     "chunks": _numbers,
     "streams": _numbers,
 }
-NAMES = (
-    *("workload", "device", "front_end", "connections", "memory_limit", "set"),
-    *(*ARRAYS, *ONCE, "elements", *HOST, *CONFIG_AXES),
-)
+OF_DEVICES = ("device", "front_end", *DEVICE_AXES, "memory_limit", "set")
+NAMES = ("workload", *OF_DEVICES, *ARRAYS, *ONCE, "elements", *HOST, *CONFIG_AXES)
 
 
 def read_asked(path: str | os.PathLike[str]) -> Asked:
