@@ -144,12 +144,9 @@ class Layers(errors.Checked, frozen=True, omit_defaults=True):
     @property
     def words(self) -> str:
         """The number of layers, their bytes, and the passes, in words."""
-        steps = sum(layer.repeats for layer in self.layers)
-        direction = DIRECTIONS[self.direction] * self.is_backward
-        passes = f"{self.passes} passes" * (self.passes > 1)
-        return ", ".join(
-            filter(None, (f"{errors.counted(steps, 'layer')} of {format_bytes(self.weight_bytes)}", direction, passes))
-        )
+        words = [f"{errors.counted(len(self.steps), 'layer')} of {format_bytes(self.weight_bytes)}"]
+        words += [DIRECTIONS[self.direction]] if self.is_backward else []
+        return ", ".join([*words, f"{self.passes} passes"] if self.passes > 1 else words)
 
 
 # Files of layers: TOML with ``[[layers]]``; ``streamsim init --schema layers`` prints the exact form. Sizes and times
