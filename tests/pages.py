@@ -15,7 +15,7 @@ import pytest
 from strategies import d2h, h2d, kernel, make_device, plan
 
 from streamsim.cli import main
-from streamsim.model import simulate
+from streamsim.compiled import simulate_one_of_many
 from streamsim.playground import pyodide
 from streamsim.program import Workload, WorkloadKernel, depth_first
 from streamsim.timeline import Timeline
@@ -62,7 +62,7 @@ def irregular(count: int) -> Timeline:
             d2h(k % 4 + 1, chance.randrange(1, 200_000)),
         )
     ]
-    return simulate(plan(*ops), make_device(copy=700, kernel=900))
+    return simulate_one_of_many(plan(*ops), make_device(copy=700, kernel=900), many=1 << 30)
 
 
 def data_of(html: str) -> dict[str, Any]:

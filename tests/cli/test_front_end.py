@@ -9,7 +9,6 @@ from stamped import figures
 CUT = ["--chunks", "8", "--streams", "2"]
 COMMANDS = {
     "predict": ["predict", "workload.toml", *CUT],
-    "explain": ["explain", "workload.toml", *CUT],
     "best": ["best", "workload.toml", "--max-chunks", "8", "--max-streams", "2"],
 }
 
