@@ -18,7 +18,7 @@ from streamsim.compiled import simulate_one_of_many
 from streamsim.device import Device
 from streamsim.errors import SHORTEST_KERNEL_S, InputError, shown
 from streamsim.races import unnamed_memory
-from streamsim.rules import S_PER_TICK
+from streamsim.rules import TICKS_PER_S
 from streamsim.text import format_bytes
 from streamsim.timeline import Timeline
 from streamsim.transform.dependences import dependences_of, is_racy
@@ -323,8 +323,8 @@ def _loop_of_step(timeline: Timeline, step: range) -> program.Loop | None:
     return program.Loop(
         batch=1,
         batch_bytes=sum(op.bytes for op in loads),
-        step_s=max(1e-9, sum(timeline.end[i] - timeline.start[i] for i in kernels) * S_PER_TICK),
-        issue_s=sum(timeline.returned[i] - timeline.issued[i] for i in calls) * S_PER_TICK,
+        step_s=max(1e-9, sum(timeline.end[i] - timeline.start[i] for i in kernels) / TICKS_PER_S),
+        issue_s=sum(timeline.returned[i] - timeline.issued[i] for i in calls) / TICKS_PER_S,
         load_s=own_work_s(ops),
         is_pinned=is_pinned,
         comes_pinned=is_pinned,
