@@ -46,13 +46,10 @@ class Layer(errors.Checked, frozen=True, omit_defaults=True):
             raise errors.InputError("kernels = []: a layer needs a kernel; give its time, such as '0.57ms'")
         if "," in self.name or self.name != self.name.strip():
             raise errors.InputError(f"name = {errors.shown(self.name)}: expected no comma, and no space at either end")
-        for field, kernels in (("kernels", self.kernels), ("backward", self.backward)):
-            for k, kernel in enumerate(kernels):
-                if not kernel.is_timed:
-                    raise errors.InputError(
-                        f"{field}[{k}].duration_s: is missing; a layer's kernels say how long they take"
-                    )
-                kernel.launch_s(0)
+        for kernel in (*self.kernels, *self.backward):
+            if not kernel.is_timed:
+                raise errors.InputError(f"kernels: {kernel.name} has no time; give its duration_s")
+            kernel.launch_s(0)
 
 
 class LayerStep(NamedTuple):

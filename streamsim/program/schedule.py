@@ -21,7 +21,7 @@ import msgspec
 
 from streamsim import errors
 from streamsim.files import explain_json, read_bytes, refuse_duplicates, write_bytes
-from streamsim.text import mistaken_for, parse_bytes
+from streamsim.text import mistaken_for
 
 Direction = Literal["h2d", "d2h"]
 MemoryKind = Literal["device", "pinned", "pageable"]
@@ -33,7 +33,6 @@ SCHEMA_VERSION = 1
 LEGACY_STREAM = 0
 Thread = Annotated[int, errors.Limits(most=1023)]  # of a program
 _WHOLE = 1.0
-MOST_OPS_SHOWN = 8
 
 
 class _Frozen(errors.Checked, frozen=True, omit_defaults=True, repr_omit_defaults=True, gc=False):
@@ -72,17 +71,13 @@ class Region(_Frozen, frozen=True):
     bytes: errors.Bytes
 
     def __getitem__(self, wanted: slice) -> "Region":
-        """Return the bytes ``start .. stop`` of the region, numbers or text such as ``"1MiB"``.
+        """Return the bytes ``start .. stop`` of the region.
 
         Raises InputError for a step, and for bytes outside the region.
         """
         if not isinstance(wanted, slice) or wanted.step is not None:
             raise errors.InputError(f"{self.buffer}[{errors.shown(wanted)}]: expected a slice of bytes, as x[0:1024]")
-        ends = (wanted.start, 0), (wanted.stop, self.bytes)
-        start, stop = (
-            parse_bytes(end, "size", least=0) if isinstance(end, str) else usual if end is None else end
-            for end, usual in ends
-        )
+        start, stop = wanted.start or 0, self.bytes if wanted.stop is None else wanted.stop
         if type(start) is not int or type(stop) is not int or not 0 <= start < stop <= self.bytes:
             asked = f"{self.buffer}[{errors.shown(start)}:{errors.shown(stop)}]"
             raise errors.InputError(f"{asked}: expected whole numbers of bytes, ascending, from 0 to {self.bytes}")
@@ -283,12 +278,8 @@ class Schedule(errors.Checked, frozen=True, omit_defaults=True, repr_omit_defaul
         return iter(self.ops)
 
     def __repr__(self) -> str:
-        """Return the full value if there are few ops, else a description."""
-        if len(self.ops) <= MOST_OPS_SHOWN:
-            return msgspec.Struct.__repr__(self)
         name = f"{self.name}: " if self.name else ""
-        issued = "" if self.launch == "live" else ", as a graph"
-        return errors.short(f"Schedule({name}{len(self.ops)} ops in {len(self.streams)} streams{issued})")
+        return errors.short(f"Schedule({name}{len(self.ops)} ops in {len(self.streams)} streams, {self.launch})")
 
     @property
     def used_streams(self) -> tuple[int, ...]:
@@ -320,8 +311,8 @@ def _check_ops(schedule: Schedule) -> None:
     streams, buffers = len(schedule.streams), {buffer.name: buffer for buffer in schedule.buffers}
     for i, op in enumerate(schedule.ops):
         if type(op) not in OP_TYPES:
-            names = ", ".join(kind.__name__ for kind in get_args(Op)[:-1])
-            raise errors.InputError(f"ops[{i}] = {op!r}: expected a {names} or {get_args(Op)[-1].__name__}")
+            names = ", ".join(kind.__name__ for kind in get_args(Op))
+            raise errors.InputError(f"ops[{i}] = {errors.shown(op)}: expected one of {names}")
         if isinstance(op, Copy | Kernel):
             _check_regions(i, op, buffers)
         elif op.event is not None and op.event >= schedule.events:
