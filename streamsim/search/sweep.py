@@ -192,7 +192,7 @@ def _point(axes: Sequence[Axis], number: int) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for axis in reversed(axes):
         number, k = divmod(number, len(axis.values))
-        found[axis.name] = axis.values[k]
+        found = {axis.name: axis.values[k], **found}
     return found
 
 

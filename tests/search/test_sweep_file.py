@@ -28,10 +28,11 @@ WHOLE = write_sweep(small(), os.devnull)  # a file that has no place to go on fr
 
 @pytest.mark.parametrize("form", FORMS)
 def test_a_file_holds_the_rows_with_numbers_as_numbers_and_rules_as_text(tmp_path: Path, form: str) -> None:
-    sweep = small("1..3", set=["compute.arbitration=ready-order,issue-order"], buffers=["all,2"])
+    sweep = small("1..3", set=["compute.arbitration=ready-order,issue-order", "h2d.latency=1us,2us"], buffers=["all,2"])
     tally = write_sweep(sweep, tmp_path / f"out.{form}")
     rows = list(read_rows(tmp_path / f"out.{form}"))
     assert rows == rows_of(sweep)
+    assert {tuple(row) for row in rows} == {sweep.columns}
     assert {type(row["chunks"]) for row in rows} == {int}
     assert {row["compute.arbitration"] for row in rows} == {"ready-order", "issue-order"}
     assert tally.total == len(rows)
