@@ -2,9 +2,9 @@
 
 from typing import Any
 
-import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from strategies import schedules
 
 from streamsim import program
@@ -70,17 +70,11 @@ def any_schedules(draw: st.DrawFn) -> program.Schedule:
     """Those of the other tests of one thread, their kernels on memory, with a name and what they were cut from."""
     plain = draw(schedules(most=30, streams=6, one_thread=True))
     on_card = [buffer.name for buffer in plain.buffers if buffer.memory == "device"]
-    regions = st.lists(
-        st.builds(program.Region, st.sampled_from(on_card), st.integers(0, 8), st.integers(1, 8)), max_size=3
-    )
-    ops = tuple(
-        msgspec.structs.replace(op, reads=tuple(draw(regions)), writes=tuple(draw(regions)))
-        if isinstance(op, program.Kernel)
-        else op
-        for op in plain.ops
-    )
+    region = st.builds(program.Region, st.sampled_from(on_card), st.integers(0, 8), st.integers(1, 8))
+    used = {field: tuple(draw(st.lists(region, max_size=3))) for field in ("reads", "writes")}
+    ops = tuple(replace(op, **used) if isinstance(op, program.Kernel) else op for op in plain.ops)
     unchunked = draw(st.sampled_from((None, program.Schedule((program.Synchronize(),)))))
-    return msgspec.structs.replace(plain, ops=ops, name=draw(st.text(max_size=5)), unchunked=unchunked)
+    return replace(plain, ops=ops, name=draw(st.text(max_size=5)), unchunked=unchunked)
 
 
 @given(any_schedules())

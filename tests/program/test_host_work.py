@@ -1,7 +1,6 @@
 """What the host does before it issues a chunk, such as a data loader, and prefetching beside it."""
 
 from itertools import accumulate
-from typing import Any
 
 import pytest
 from effort import examples
@@ -51,17 +50,13 @@ def test_a_slow_loader_by_hand() -> None:
     assert starts(program.Config("prefetch", 3).schedule(work)) == ([15, 30, 45], [30, 45, 57], 69)
 
 
-def without_host_work(schedule: program.Schedule) -> list[Any]:
-    return [op for op in schedule if not isinstance(op, program.HostWork)]
-
-
 @examples(100)
 @given(whole_programs())
 def test_it_adds_its_time_before_each_chunk_and_nothing_else(asked: tuple[program.Workload, program.Config]) -> None:
     workload, config = asked
     made = config.schedule(workload)
     idle = config.schedule(replace(workload, host_work_s=0.0, host_load_s=0.0))
-    assert without_host_work(made) == list(idle.ops)  # of no host work there is no op
+    assert [op for op in made if not isinstance(op, program.HostWork)] == list(idle.ops)  # and none where it has none
     work = [op.duration_s for op in made if isinstance(op, program.HostWork)]
     whole = config.chunks * workload.host_work_s + workload.host_load_s
     assert sum(work) == pytest.approx(whole)

@@ -54,13 +54,10 @@ def test_a_pass_forward_and_backward_by_hand() -> None:
     assert [ticks(program.Offload(depth).schedule(layers)) for depth in (1, 2, 3, 9)] == [27 + 8 + 2 * 12, 43, 43, 43]
     assert ticks(program.Offload(3).schedule(replace(layers, passes=2))) == 43 + 39  # all are still there
     assert ticks(program.Offload(2).schedule(replace(layers, direction="backward"))) == 28
-    uneven = layers_of((4, 5), (6, 3))
-    assert (
-        ticks(program.Offload(2).schedule(replace(uneven, direction="backward"))) == 6 + 6 + 8
-    )  # 13 forward, with the short copy first
-    assert (
-        program.Offload(1, ("layer0",)).schedule(layers).name == "offload K=1, 1 of 3 layers stay, forward and backward"
-    )
+    uneven = layers_of((4, 5), (6, 3), direction="backward")
+    assert ticks(program.Offload(2).schedule(uneven)) == 6 + 6 + 8  # 13 forward, with the short copy first
+    name = program.Offload(1, ("layer0",)).schedule(layers).name
+    assert name == "offload K=1, 1 of 3 layers stay, forward and backward"
 
 
 @examples(50)

@@ -52,11 +52,6 @@ def test_no_two_conflicting_accesses_are_unordered(made: tuple[program.Workload,
     assert races(made[1]) == {}
 
 
-def has_arrays(workload: program.Workload) -> bool:
-    """Without any that is cut, the elements of a kernel given by its time say nothing."""
-    return bool(workload.inputs or workload.outputs)
-
-
 @given(built())
 def test_every_kernel_and_every_output_gets_the_data_of_its_chunk(
     made: tuple[program.Workload, program.Schedule, int],
@@ -85,7 +80,7 @@ def test_every_kernel_and_every_output_gets_the_data_of_its_chunk(
             part = bounds[sum(kernels_run.values()) // len(workload.kernels)]
             assert {on_card[f"{r.buffer}@{r.offset}"][:2] for r in op.reads} <= {part}
             assert len(op.reads) == len(workload.inputs)
-            assert op.elements == (part[1] if has_arrays(workload) else 0)
+            assert op.elements == (part[1] if workload.inputs or workload.outputs else 0)  # else they say nothing
             kernels_run[part] += 1
             for w in op.writes:
                 on_card[f"{w.buffer}@{w.offset}"] = (*part, kernels_run[part])
@@ -161,12 +156,11 @@ def test_depth_first_goes_chunk_by_chunk_and_breadth_first_stage_by_stage() -> N
 
 def test_a_ring_waits_for_the_chunk_that_had_its_buffer() -> None:
     # 2 buffers, 3 streams: chunk 2 (stream 3) after chunk 0 (stream 1), chunk 3 (stream 1) after chunk 1 (stream 2).
-    made = program.ring(program.Workload(4, (4,), (), (card.MS_KERNEL,)), 4, buffers=2, streams=3)
+    workload = program.Workload(4, (4,), (), (card.MS_KERNEL,))
+    made = program.ring(workload, 4, buffers=2, streams=3)
     assert shape(made) == "h1 k1 r0:1 h2 k2 r1:2 w0:3 h3 k3 w1:1 h1 k1"
     # In one stream a buffer, the stream's own order is enough.
-    assert (
-        shape(program.ring(program.Workload(4, (4,), (), (card.MS_KERNEL,)), 4, buffers=2)) == "h1 k1 h2 k2 h1 k1 h2 k2"
-    )
+    assert shape(program.ring(workload, 4, buffers=2)) == "h1 k1 h2 k2 h1 k1 h2 k2"
 
 
 @given(card.small_workloads(), st.integers(1, 9), st.integers(1, 9), st.data())
