@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any
 
 from msgspec import to_builtins
+from msgspec.structs import asdict
 
 from streamsim.advice import WORTH, Advice, Trial, WhatIf
 from streamsim.analysis import lower_bound
@@ -89,7 +90,7 @@ def _loop_rows(found: Advice, batch: int) -> list[dict[str, Any]]:
     return [
         {
             "title": trial.text or AS_IT_IS,
-            "loop": _loop_of(trial),
+            "loop": asdict(loop) if (loop := _loop_of(trial)) else None,  # names with units
             "step_s": trial.takes_s / steps,
             "gain": trial.gain,
             "binds": _binds(trial.work),

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import click
 from click.core import ParameterSource
 from msgspec import to_builtins
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from streamsim import program
 from streamsim.analysis import Bound, check_room, kernel_assumptions, timed_alone, work_bound
@@ -315,7 +315,7 @@ def _loop_on(source: LoopSource, on: DeviceOptions) -> Asked:
     work = source.work()
     step = format_seconds(work.seconds_of(simulate_one_of_many(*work[:2])))
     assumed = f"times are those of the whole {work.schedule.name}; once the loop is warm, a step takes {step}"
-    return Asked(work, {"loop": to_builtins(source.loop), **on.inputs()}, [assumed])
+    return Asked(work, {"loop": asdict(source.loop), **on.inputs()}, [assumed])
 
 
 def _layers_on(source: LayersSource, on: DeviceOptions) -> Asked:
