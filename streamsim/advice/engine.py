@@ -330,9 +330,12 @@ class Tries:
 
 
 def _best_of_each_kind(trials: Iterable[Trial]) -> list[Trial]:
-    """Return the fastest trial of each kind of changes against each cause, whatever their values; the fastest first."""
+    """Return the fastest trial of each kind of changes against each cause, whatever their values; the fastest first.
+
+    Of equally fast ones, those of more changes come first: where several things hold a program, no single one gains.
+    """
     best = dict[tuple[Key | None, tuple[str, ...]], Trial]()
-    for trial in sorted(trials, key=lambda trial: trial.takes_s):
+    for trial in sorted(trials, key=lambda trial: (trial.takes_s, -len(trial.changes))):
         best.setdefault((trial.against, _kinds(trial.changes)), trial)
     return list(best.values())
 

@@ -2,7 +2,7 @@
 
 import pytest
 from effort import examples
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from strategies import NS, d2h, h2d, kernel, make_device, plan
 
@@ -90,8 +90,13 @@ def test_what_is_used_is_never_slower_and_takes_what_whatif_says(
         assert {"--chunks", "--streams"}.isdisjoint(found.simplest.config.options)
 
 
+# Pageable copies and a wait after each step: memory, calls and streams gain only together, 48 ticks of copies.
+HELD = loop(2, 12, 10, program.Synchronize(stream=1), memory="pageable")
+
+
 @examples(10)
 @given(programs, cards)
+@example(HELD, make_device(copy_engines=1))
 def test_of_whole_steps_no_way_is_overlooked_by_more_than_a_tenth(schedule: program.Schedule, device: object) -> None:
     """Every number of streams up to the steps and every depth, one by one, beside what was found."""
     found = best_program(schedule, device, True, most_chunks=1)  # type: ignore[arg-type]
