@@ -147,6 +147,8 @@ def _doubts(best: Best[Any]) -> Iterator[str]:
         yield f"Not exact: another program may be at most {percent:.1f} % faster{more}."
     elif not best.exact:
         yield "Not exact: only some numbers of chunks, streams and steps ahead are tried."
+    if best.not_tried:
+        yield f"Not tried: {best.not_tried}."
     if best.left_out:
         most = format_bytes(best.memory_bytes or 0)
         yield f"{best.left_out} programs of the grid were left out: they need more than {most} on the card."

@@ -267,8 +267,9 @@ def best_program(
     advice = advise(schedule, device, None, independent, values, budget_ops)
     found = [advice.before, *(trial for trial in advice.trials if not trial.is_strong)]
     best = min(found, key=lambda trial: (trial.takes_s, len(trial.changes)))
-    near_s = (1 + searches.NEAR_PERCENT / 100) * best.takes_s  # fewer changes that take no more are the ones to use
-    use = min((trial for trial in found if trial.takes_s <= near_s), key=lambda trial: trial.simplicity)
+    near = 1 + searches.NEAR_PERCENT / 100  # times the best: fewer changes that take no more are the ones to use
+    use = min((trial for trial in found if trial.takes_s <= near * best.takes_s), key=lambda trial: trial.simplicity)
+    strong = min((trial for trial in advice.trials if trial.is_strong), key=lambda trial: trial.takes_s, default=best)
     return searches.Best(
         best=_result(best),
         simplest=_result(use),
@@ -280,6 +281,7 @@ def best_program(
         exact=False,
         floor_s=0.0,
         issued_bound=lower_bound(*best.work[:2]),
+        not_tried=strong.words(advice.known_within) if near * strong.takes_s < best.takes_s else "",
     )
 
 

@@ -94,6 +94,7 @@ class Best(Result, msgspec.Struct, Generic[C], frozen=True):
     - ``programs``, ``simulated``: the number of candidates, and of those simulated.
     - ``exact``: True if ``best`` is proved the fastest, and in a grid ``simplest`` the simplest that is so near.
     - ``floor_s``: no candidate takes less (0: nothing is proved).
+    - ``not_tried``: what would be clearly faster under a condition that somebody must say first; "" for nothing.
     """
 
     schema_version: ClassVar[int] = 4
@@ -111,6 +112,7 @@ class Best(Result, msgspec.Struct, Generic[C], frozen=True):
     memory_bytes: int | None = None
     grid: Grid | None = None
     left_out: int = 0
+    not_tried: str = ""
 
     def __repr__(self) -> str:
         took = format_seconds(self.best.makespan_s, self.known_within)
@@ -163,7 +165,6 @@ class Best(Result, msgspec.Struct, Generic[C], frozen=True):
             **bound_json("issued", self.issued_bound),
             "inputs": {"device": self.device},
             "device_bytes": self.best.device_bytes,
-            **attributes(
-                self, "speedup", "memory_bytes", "link", "programs", "simulated", "exact", "floor_s", "left_out"
-            ),
+            **attributes(self, "speedup", "memory_bytes", "link", "programs", "simulated"),
+            **attributes(self, "exact", "floor_s", "left_out", "not_tried"),
         }

@@ -105,3 +105,12 @@ def test_of_whole_steps_no_way_is_overlooked_by_more_than_a_tenth(schedule: prog
     several += [(*fixed, make.prefetch(depth)) for depth in range(1, 6)]
     times = [what_if(schedule, device, changes, True).together.takes_s for changes in several]  # type: ignore[arg-type]
     assert found.best.makespan_s <= 1.1 * min(times)
+
+
+def test_what_somebody_must_say_first_is_named_beside_the_best() -> None:
+    """Over two streams the steps of 40 + 80 + 40 take 720 where copies ahead take 1,000."""
+    schedule = loop(8, 40, 80)
+    found = best_program(schedule, DEVICE, most_chunks=8)
+    assert "your steps are independent" in found.not_tried
+    assert f"{found.compared['before'].makespan_s / (720 * NS):.2f}x" in found.not_tried
+    assert not best_program(schedule, DEVICE, True, most_chunks=8).not_tried
