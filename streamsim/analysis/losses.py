@@ -259,8 +259,7 @@ class Removals:
             "host-issue": _without_host_costs,
             "small-chunks": without_latencies,
         }
-        is_present = {key: change(work) != work for key, change in self._without.items()}
-        is_present |= {
+        is_present = {
             "pageable-memory": calls.has_pageable(schedule),
             "legacy-stream": transform.has_legacy(schedule),
             "host-waits": calls.has_host_waits(schedule),
@@ -269,6 +268,7 @@ class Removals:
             "copied-once": bool(once),
             "connections": has_few_connections(work),
         }
+        is_present |= {key: change(work) != work for key, change in self._without.items() if key not in is_present}
         is_present["duplex"] &= len(directions) == device.copy_engines.count == 2
         self.present = [key for key in CAUSES if is_present.get(key)]
         self.is_exact = len(schedule.ops) << len(self.present) <= BUDGET
