@@ -41,7 +41,8 @@ CAUSES: dict[Key, Cause] = {
     ),
     "legacy-stream": Cause(
         "legacy default stream",
-        "its ops and those of blocking streams wait for each other; give every kernel and copy a non-blocking stream",
+        "ops of that stream and of blocking streams wait for each other; give every kernel and copy a non-blocking"
+        " stream",
     ),
     "host-waits": Cause(
         "synchronising or blocking call",
@@ -62,7 +63,7 @@ CAUSES: dict[Key, Cause] = {
     ),
     "connections": Cause(
         "more streams than connections",
-        "streams share a hardware queue, and the card has no more of them; use fewer streams",
+        "streams share a hardware queue; use fewer streams",
     ),
     "many-streams": Cause(
         "more streams than pay",
@@ -70,11 +71,11 @@ CAUSES: dict[Key, Cause] = {
     ),
     "host-work": Cause(
         "work of the host between its calls",
-        "the card waits while the host works between its calls; do that beforehand, or in another thread",
+        "the card waits while the host works between its calls; do that work beforehand, or in another thread",
     ),
     "slow-calls": Cause(
         "single calls that hold the host",
-        "a single call holds the host far longer than its like; make it once before",
+        "a single call holds the host far longer than other calls of its kind; make that call once before",
     ),
     "host-issue": Cause(
         "host issue cost",
@@ -87,7 +88,8 @@ CAUSES: dict[Key, Cause] = {
     "duplex": Cause("duplex contention", "both directions share the link, whatever the schedule; move fewer bytes"),
     "few-blocks": Cause(
         "kernels of too few blocks",
-        "they leave multiprocessors of the card without work; launch more blocks, or several such kernels side by side",
+        "such kernels leave multiprocessors of the card without work; launch more blocks, or several such kernels side"
+        " by side",
     ),
     "few-chunks": Cause(
         "too few chunks (fill and drain)",
@@ -103,7 +105,7 @@ CAUSES: dict[Key, Cause] = {
     ),
     "unbalanced": Cause(
         "unbalanced pipeline (little to overlap with)",
-        "the other stages hide behind the longest one; shorten that",
+        "the other stages hide behind the longest stage; shorten that stage",
     ),
 }
 # Removed after it: to blame for what is then left.

@@ -143,12 +143,12 @@ def _doubts(best: Best[Any]) -> Iterator[str]:
     """Yield what is not known for certain, and what was not looked at."""
     if not best.exact and best.floor_s:
         percent = ceil(1000 * (1 - best.floor_s / best.best.makespan_s)) / 10
-        more = "; the budget of simulated ops is spent, --exact searches on" if best.grid else ""
-        yield f"Not exact: another program may be at most {percent:.1f} % faster{more}."
+        more = " The budget of simulated ops is spent; --exact searches to the end." if best.grid else ""
+        yield f"Not exact: another program may be at most {percent:.1f} % faster.{more}"
     elif not best.exact:
         yield "Not exact: only some numbers of chunks, streams and steps ahead are tried."
     if best.not_tried:
-        yield f"Not tried: {best.not_tried}."
+        yield f"A faster way is left out, as the program does not show its condition: {best.not_tried}."
     if best.left_out:
         most = format_bytes(best.memory_bytes or 0)
         yield f"{best.left_out} programs of the grid were left out: they need more than {most} on the card."

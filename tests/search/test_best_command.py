@@ -58,7 +58,7 @@ def test_the_command_says_what_is_not_known(capsys: pytest.CaptureFixture[str], 
     value = json.loads(said(capsys, *PIPELINE, "--json"))
     assert (value["exact"], value["simulated"] < value["programs"]) == (False, True)
     assert value["floor_s"] < value["best"]["makespan_s"]
-    assert "% faster; the budget of simulated ops is spent, --exact searches on." in said(capsys, *PIPELINE)
+    assert "% faster. The budget of simulated ops is spent; --exact searches to the end." in said(capsys, *PIPELINE)
     exact = json.loads(said(capsys, *PIPELINE, "--exact", "--json"))
     assert exact["exact"]
     assert exact["best"]["makespan_s"] == exact["floor_s"] <= value["best"]["makespan_s"]
