@@ -57,7 +57,7 @@ def remedy(workload: Workload, config: Config, room_bytes: int) -> str:
         if (n_bytes := ring.device_bytes(workload)) <= room_bytes:
             over = f" over {ring.streams} streams" if ring.streams > 1 else ""
             return f"use buffers = {ring.buffers}, chunks = {chunks}, {order}{over}: that holds {format_bytes(n_bytes)}"
-    return "no number of chunks makes it fit: allow more, copy less once, or take a larger card"
+    return "no number of chunks makes it fit: allow more memory, cut what is copied once, or take a larger card"
 
 
 # Times that were measured between two events
